@@ -1,0 +1,137 @@
+"""LEAP with the small policy on composed kernel tasks: the default experiment.
+
+    ./launch.sh                                            # full: about half an hour on 2 cores, no GPU
+    ./launch.sh --config=experiments/leap.py:smoke         # the same code shrunk, under 3 minutes
+
+Paper's settings where they are known (arXiv 2608.01804): 8 rollouts, 3 turns. The thresholds, the discount, clip and
+KL are not published; README lists the readings taken here. Every key of every experiment is written in this file.
+"""
+
+from ml_collections import ConfigDict, config_dict
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """The config; `variant` is "" or "smoke"."""
+    if variant not in ("", "smoke"):
+        raise ValueError(f"experiments/leap.py has the variants '' and 'smoke', not {variant!r}")
+    config = ConfigDict()
+    config.seed = 0
+    config.steps = 60  # optimiser steps
+    config.prompts_per_step = 8
+    config.group_size = 8  # rollouts of one prompt, G
+    config.max_turns = 3  # T
+    config.cache_dir = "~/.cache/leap_jax"  # verified corpora, cold-started weights, compiled steps
+
+    # The method: which groups go on, what a group's outcomes are worth, and to which turn.
+    config.gate = ConfigDict()
+    config.gate.mode = "window"  # window (DCP), always (unpruned), never (single turn)
+    config.gate.t_min = config_dict.placeholder(int)  # fewest failures of an open group; None: ceil(G / 2)
+    config.gate.t_max = config_dict.placeholder(int)  # most failures of an open group; None: G - 1
+    config.reward = "tournament"  # tournament, any_success, or a dotted path: my_package.my_module.my_reward
+    config.advantage = "none"  # none (the tournament is its own), mean, mean_std (GRPO), leave_one_out
+    config.credit = ConfigDict()
+    config.credit.rule = "leap"  # leap, uniform
+    config.credit.gamma = 0.5  # discount of a positive reward per turn before the passing one
+
+    config.objective = ConfigDict()
+    config.objective.clip_low = 0.2
+    config.objective.clip_high = 0.28
+    config.objective.kl_coef = 0.0  # weight of the k3 estimate of KL(policy || cold start)
+    config.objective.aggregation = "token"  # token, sequence, constant (Dr.GRPO)
+    config.objective.ratio = "token"  # token, sequence (GSPO)
+
+    config.optimizer = ConfigDict()
+    config.optimizer.name = "adamw"  # adamw, muon
+    config.optimizer.learning_rate = 3e-4
+    config.optimizer.warmup_steps = 5
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.grad_clip = 1.0  # global norm
+    config.optimizer.updates_per_step = 1  # the rollouts of a step are split, by prompt, into that many updates
+    config.optimizer.micro_batch_tokens = 6144  # tokens in memory at once; changes no result
+
+    config.policy = ConfigDict()
+    config.policy.embed_dim = 192
+    config.policy.num_layers = 4
+    config.policy.num_heads = 6
+    config.policy.num_kv_heads = 2
+    config.policy.head_dim = 32
+    config.policy.ffw_dim = 512
+    config.policy.rope_theta = 10_000.0
+    config.policy.qkv_bias = False
+    config.policy.qk_norm = True
+    config.policy.vocab_size = 1024  # byte-level BPE, trained on the cold-start corpus
+
+    config.sampling = ConfigDict()
+    config.sampling.temperature = 1.0
+    config.sampling.max_prompt_tokens = 72
+    config.sampling.max_response_tokens = 352
+    config.sampling.max_feedback_tokens = 128
+    config.sampling.batch_buckets = (8, 16, 32)  # rows decoded together; the largest is one part of a step
+
+    # Supervised warm start on answers that the harness verified.
+    config.cold_start = ConfigDict()
+    config.cold_start.compositions = 1600  # train compositions, one verified answer each
+    config.cold_start.repairs = 800  # conversations broken answer -> feedback -> correct answer
+    config.cold_start.steps = 300
+    config.cold_start.batch_size = 16  # packed rows
+    config.cold_start.sequence_tokens = 512
+    config.cold_start.optimizer = "muon"
+    config.cold_start.learning_rate = 0.02
+    config.cold_start.warmup_steps = 20
+    config.cold_start.weight_decay = 0.01
+    config.cold_start.seed = 0  # apart from config.seed, so that all seeds of a run share one cold start
+
+    config.kernels = ConfigDict()
+    config.kernels.device = "emulator"  # emulator; pycuda needs an NVIDIA GPU
+    config.kernels.workers = 2
+    config.kernels.compile_seconds = 10.0
+    config.kernels.run_seconds = 10.0  # wall time of all runs of one verdict
+    config.kernels.instructions_per_thread = 100_000
+    config.kernels.threads_per_check = 65_536  # bound on the threads of all launches of a check
+    config.kernels.checks = 6  # runs of an answer, spread over shapes and input regimes
+    config.kernels.seed = 0  # of the checks' inputs
+    config.kernels.deadline_seconds = 60.0  # then the worker is killed
+    config.kernels.feedback_chars = 400
+    config.kernels.infra_error_limit = 0.05  # share of a step's verdicts above which the run stops
+
+    config.evaluation = ConfigDict()
+    config.evaluation.every_steps = 20  # 0: only before and after training
+    config.evaluation.tasks = 64  # held-out compositions, the same in every evaluation
+    config.evaluation.samples = 4  # episodes of each
+    config.evaluation.max_turns = 3
+
+    config.checkpoint = ConfigDict()
+    config.checkpoint.every_steps = 5
+    config.checkpoint.keep_last = 2
+
+    if variant == "smoke":
+        smoke(config)
+    return config
+
+
+def smoke(config: ConfigDict) -> None:
+    """Shrink every size so that the whole run takes a minute or two; the numbers mean nothing."""
+    config.steps = 3
+    config.prompts_per_step = 2
+    config.group_size = 4
+    config.max_turns = 2
+    config.policy.embed_dim = 64
+    config.policy.num_layers = 2
+    config.policy.num_heads = 2
+    config.policy.num_kv_heads = 1
+    config.policy.ffw_dim = 128
+    config.policy.vocab_size = 512
+    config.sampling.max_response_tokens = 96
+    config.sampling.max_prompt_tokens = 96
+    config.sampling.batch_buckets = (4, 8)
+    config.cold_start.compositions = 24
+    config.cold_start.repairs = 8
+    config.cold_start.steps = 6
+    config.cold_start.warmup_steps = 1
+    config.optimizer.warmup_steps = 1
+    config.cold_start.batch_size = 4
+    config.evaluation.every_steps = 2
+    config.evaluation.tasks = 4
+    config.evaluation.samples = 2
+    config.evaluation.max_turns = 2
+    config.checkpoint.every_steps = 1

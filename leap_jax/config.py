@@ -1,0 +1,153 @@
+"""Refuse a config that cannot mean anything, naming the key; everything derived from two keys is derived here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from leap_jax.algorithm import advantages, credit, gate, objective, rewards
+
+DEVICES = ("emulator",)
+
+
+class ConfigError(ValueError):
+    """A config value that cannot be used; the message starts with the key."""
+
+
+def gate_window(config: ConfigDict) -> tuple[int, int]:
+    """(T_min, T_max): the fewest and the most failing rollouts of an open group, defaults filled in."""
+    t_min, t_max = gate.default_thresholds(config.group_size)
+    return (
+        t_min if config.gate.t_min is None else config.gate.t_min,
+        t_max if config.gate.t_max is None else config.gate.t_max,
+    )
+
+
+def validate(config: ConfigDict) -> None:
+    """Raise ConfigError for the first impossible value."""
+    for key, value in flatten(config).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key}={value}: must be a finite number")
+
+    _at_least(config, 0, "seed", "evaluation.every_steps", "optimizer.warmup_steps", "cold_start.warmup_steps")
+    _at_least(config, 1, "steps", "prompts_per_step", "max_turns", "optimizer.updates_per_step")
+    _at_least(config, 1, "optimizer.micro_batch_tokens", "checkpoint.every_steps", "checkpoint.keep_last")
+    _at_least(config, 1, "evaluation.tasks", "evaluation.samples")
+    _at_least(config, 2, "group_size")
+    _at_least(
+        config,
+        1,
+        *(f"policy.{k}" for k in ("embed_dim", "num_layers", "num_heads", "num_kv_heads", "head_dim", "ffw_dim")),
+    )
+    _at_least(config, 300, "policy.vocab_size")
+    _at_least(config, 8, *(f"sampling.max_{k}_tokens" for k in ("prompt", "response", "feedback")))
+    _at_least(config, 1, *(f"cold_start.{k}" for k in ("compositions", "steps", "batch_size")))
+    _at_least(config, 0, "cold_start.repairs", "cold_start.seed")
+    _at_least(config, 64, "cold_start.sequence_tokens")
+    _at_least(config, 1, "kernels.workers", "kernels.instructions_per_thread")
+    _at_least(config, 80, "kernels.feedback_chars")
+    _positive(
+        config,
+        "optimizer.learning_rate",
+        "optimizer.grad_clip",
+        "cold_start.learning_rate",
+        "policy.rope_theta",
+    )
+    _positive(config, "sampling.temperature", *(f"kernels.{k}_seconds" for k in ("compile", "run", "deadline")))
+    _between(config, 0.0, 1.0, "credit.gamma", "kernels.infra_error_limit", "objective.clip_low")
+    _at_least(
+        config,
+        0.0,
+        "objective.clip_high",
+        "objective.kl_coef",
+        "optimizer.weight_decay",
+        "cold_start.weight_decay",
+    )
+    _one_of(config, "gate.mode", gate.MODES)
+    _one_of(config, "advantage", advantages.ADVANTAGES)
+    _one_of(config, "credit.rule", credit.RULES)
+    _one_of(config, "objective.aggregation", objective.AGGREGATIONS)
+    _one_of(config, "objective.ratio", objective.RATIOS)
+    _one_of(config, "optimizer.name", ("adamw", "muon"))
+    _one_of(config, "cold_start.optimizer", ("adamw", "muon"))
+    if config.kernels.device == "pycuda":
+        raise ConfigError(
+            "kernels.device=pycuda: this version runs kernels on the emulator only; set kernels.device=emulator"
+        )
+    _one_of(config, "kernels.device", DEVICES)
+    rewards.resolve(config.reward)
+
+    updates = config.steps * config.optimizer.updates_per_step
+    for warmup, total, name in (
+        ("optimizer.warmup_steps", updates, "steps * optimizer.updates_per_step"),
+        ("cold_start.warmup_steps", config.cold_start.steps, "cold_start.steps"),
+    ):
+        if _get(config, warmup) >= total:
+            raise ConfigError(f"{warmup}={_get(config, warmup)}: must be less than {name}={total}")
+    t_min, t_max = gate_window(config)
+    if not 0 <= t_min <= t_max <= config.group_size:
+        raise ConfigError(
+            f"gate.t_min={t_min}, gate.t_max={t_max}: 0 <= t_min <= t_max <= group_size={config.group_size} must hold"
+        )
+    if config.policy.num_heads % config.policy.num_kv_heads:
+        raise ConfigError(
+            f"policy.num_kv_heads={config.policy.num_kv_heads}: must divide policy.num_heads={config.policy.num_heads}"
+        )
+    if config.policy.head_dim % 2:
+        raise ConfigError(f"policy.head_dim={config.policy.head_dim}: must be even (rotary embedding)")
+    buckets = tuple(config.sampling.batch_buckets)
+    if not buckets or list(buckets) != sorted(set(buckets)) or buckets[0] < 1:
+        raise ConfigError(f"sampling.batch_buckets={buckets}: must be increasing positive sizes")
+    for key in ("group_size", "evaluation.samples"):
+        if _get(config, key) > buckets[-1]:
+            raise ConfigError(
+                f"{key}={_get(config, key)}: a group must fit the largest of sampling.batch_buckets={buckets}"
+            )
+    if config.prompts_per_step % config.optimizer.updates_per_step:
+        raise ConfigError(
+            f"optimizer.updates_per_step={config.optimizer.updates_per_step}: must divide "
+            f"prompts_per_step={config.prompts_per_step}"
+        )
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"gate.mode": "window", ...}"""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, (Mapping, ConfigDict)):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _get(config: ConfigDict, key: str) -> Any:
+    for part in key.split("."):
+        config = config[part]
+    return config
+
+
+def _at_least(config: ConfigDict, least: float, *keys: str) -> None:
+    for key in keys:
+        if _get(config, key) < least:
+            raise ConfigError(f"{key}={_get(config, key)}: must be at least {least}")
+
+
+def _positive(config: ConfigDict, *keys: str) -> None:
+    for key in keys:
+        if not _get(config, key) > 0:
+            raise ConfigError(f"{key}={_get(config, key)}: must be greater than 0")
+
+
+def _between(config: ConfigDict, low: float, high: float, *keys: str) -> None:
+    for key in keys:
+        if not low <= _get(config, key) <= high:
+            raise ConfigError(f"{key}={_get(config, key)}: must lie between {low} and {high}")
+
+
+def _one_of(config: ConfigDict, key: str, names: Mapping[str, Any] | tuple[str, ...]) -> None:
+    if _get(config, key) not in names:
+        raise ConfigError(f"{key}={_get(config, key)!r}: must be one of {', '.join(names)}")

@@ -1,0 +1,1 @@
+"""The environment: tasks, answers, compiler, emulator, verdicts. Usable alone; never imports jax."""

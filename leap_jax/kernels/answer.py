@@ -1,0 +1,349 @@
+"""Model text -> CUDA source and launch plan.
+
+A response holds one fenced block: a whole translation unit whose comments say how its kernels are launched.
+
+    // scratch: partial float ceil_div(n, 1024)
+    // launch: reduce_partial grid=(ceil_div(n, 1024)) block=(256) shared=1024 args=(x, partial, n)
+    // launch: reduce_final grid=(1) block=(256) args=(partial, y, ceil_div(n, 1024))
+
+`parse_answer` reads the text; `plan` gives every launch its numbers at one shape and checks them against the
+kernels the compiler made. Expressions are integers over the task's integer scalars (see `expressions`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leap_jax.kernels.expressions import ExpressionError, evaluate
+from leap_jax.kernels.task import C_TYPES, NUMPY_DTYPES, Scalars, Task
+from leap_jax.kernels.verdict import KernelResources
+
+MAX_SOURCE_BYTES = 64 * 1024
+MAX_LAUNCHES = 16
+MAX_SCRATCH = 8
+MAX_SCRATCH_BYTES = 64 * 1024**2
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED_BYTES = 227 * 1024  # with opt-in, compute capability 9.0
+MAX_REGISTERS = 64 * 1024  # of one block, allocated by the warp in units of 256
+
+_DTYPE_OF_C = {c_type: dtype for dtype, c_type in C_TYPES.items()} | {
+    "unsigned": "u32",
+    "uint32_t": "u32",
+    "int32_t": "i32",
+    "int64_t": "i64",
+    "uint64_t": "u64",
+}
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+_LAUNCH = re.compile(r"^[ \t]*//[ \t]*launch[ \t]*:(.*)$", re.MULTILINE)
+_SCRATCH = re.compile(r"^[ \t]*//[ \t]*scratch[ \t]*:(.*)$", re.MULTILINE)
+_KEY = re.compile(r"\b(grid|block|shared|args)\s*=")
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(", re.ASCII)
+_ATTRIBUTES = {"__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__"}
+_COMMENT_OR_STRING = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
+)
+
+
+class AnswerError(ValueError):
+    """The response holds no answer that can be read; one clear line."""
+
+
+class LaunchError(ValueError):
+    """The answer's launch plan cannot be carried out at this shape; one clear line."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One `// launch:` line: texts of expressions. `args` None stands for the task's own parameters."""
+
+    kernel: str
+    grid: tuple[str, str, str]
+    block: tuple[str, str, str]
+    shared: str
+    args: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """One `// scratch:` line: a device buffer of `size` elements of a task dtype ("f32")."""
+
+    name: str
+    dtype: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    source: str
+    launches: tuple[Launch, ...]
+    scratch: tuple[Scratch, ...]
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    """A value passed to a kernel, of a task dtype."""
+
+    dtype: str
+    value: int | float
+
+
+Argument = str | ScalarArgument  # a str names a buffer: an in or out param, or scratch
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    args: tuple[Argument, ...]
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.grid) * math.prod(self.block)
+
+
+def extract_source(response: str) -> str:
+    """The text of the last fenced block with a kernel (else of the last block). Raises AnswerError."""
+    fences = list(_FENCE.finditer(response.replace("\r\n", "\n")))
+    if not fences:
+        raise AnswerError("no fenced code block")
+    if len(fences) % 2:
+        raise AnswerError("the code block is not closed")
+    text = fences[0].string
+    blocks = [
+        text[start.end() + 1 : end.start()] for start, end in zip(fences[::2], fences[1::2], strict=True)
+    ]
+    source = next((b for b in reversed(blocks) if "__global__" in b), blocks[-1])
+    if not source.strip():
+        raise AnswerError("the code block is empty")
+    if "\0" in source:
+        raise AnswerError("the code holds a NUL character")
+    if len(source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
+        raise AnswerError(f"the code is longer than {MAX_SOURCE_BYTES} bytes")
+    return source
+
+
+def parse_answer(response: str, task: Task) -> Answer:
+    """Source, launches and scratch buffers of a response. Raises AnswerError."""
+    source = extract_source(response)
+    scratch = tuple(_parse_scratch(match[1]) for match in _SCRATCH.finditer(source))
+    names = [p.name for p in task.params] + [s.name for s in scratch]
+    for s in scratch:
+        if names.count(s.name) > 1:
+            raise AnswerError(f"scratch name {s.name!r} is taken")
+    kernels = kernel_names(source)
+    launches = tuple(_parse_launch(match[1], kernels) for match in _LAUNCH.finditer(source))
+    if not launches:
+        raise AnswerError("no launch line")
+    if len(launches) > MAX_LAUNCHES or len(scratch) > MAX_SCRATCH:
+        raise AnswerError(f"more than {MAX_LAUNCHES} launches or {MAX_SCRATCH} scratch buffers")
+    return Answer(source, launches, scratch)
+
+
+def kernel_names(source: str) -> list[str]:
+    """The `__global__` functions of a source, in order, each once."""
+    headers = (
+        re.split("[;{]", text, maxsplit=1)[0]
+        for text in blank_comments_and_strings(source).split("__global__")[1:]
+    )
+    names = (next((n for n in _CALLED.findall(h) if n not in _ATTRIBUTES), "") for h in headers)
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def blank_comments_and_strings(source: str) -> str:
+    """The source with comments as one space and literals emptied; what is left is code."""
+    return _COMMENT_OR_STRING.sub(lambda m: " " if m[0].startswith("/") else m[0][0] * 2, source)
+
+
+def scratch_sizes(answer: Answer, scalars: Scalars) -> dict[str, int]:
+    """Element count of every scratch buffer at one shape. Raises LaunchError."""
+    sizes = {s.name: _value(s.size, scalars, f"scratch {s.name}") for s in answer.scratch}
+    for name, size in sizes.items():
+        if size < 1:
+            raise LaunchError(f"scratch {name} has {size} elements")
+    total = sum(sizes[s.name] * NUMPY_DTYPES[s.dtype].itemsize for s in answer.scratch)
+    if total > MAX_SCRATCH_BYTES:
+        raise LaunchError(f"scratch buffers take {total} bytes, at most {MAX_SCRATCH_BYTES}")
+    return sizes
+
+
+def plan(
+    answer: Answer, task: Task, scalars: Scalars, signatures: Mapping[str, tuple[int, ...]]
+) -> tuple[PlannedLaunch, ...]:
+    """The launches at one shape; `signatures`: kernel -> its parameters' bytes. Raises LaunchError."""
+    return tuple(_plan_launch(launch, answer, task, scalars, signatures) for launch in answer.launches)
+
+
+def check_resources(launch: PlannedLaunch, resources: KernelResources) -> None:
+    """Registers and shared memory of one block against the device's limits. Raises LaunchError."""
+    warps = -(-math.prod(launch.block) // 32)
+    registers = warps * -(-resources.registers * 32 // 256) * 256
+    if registers > MAX_REGISTERS:
+        raise LaunchError(
+            f"{launch.kernel}: {resources.registers} registers x {math.prod(launch.block)} threads "
+            f"exceed {MAX_REGISTERS}"
+        )
+    shared = launch.shared_bytes + resources.static_shared_bytes
+    if shared > MAX_SHARED_BYTES:
+        raise LaunchError(f"{launch.kernel}: {shared} bytes of shared memory, at most {MAX_SHARED_BYTES}")
+
+
+def check_launch_bounds(launch: PlannedLaunch, directives: Mapping[str, tuple[int, ...]]) -> None:
+    """The block against `__launch_bounds__` (PTX .maxntid) and .reqntid. Raises LaunchError."""
+    threads = math.prod(launch.block)
+    most = math.prod(directives.get("maxntid", (MAX_THREADS,)))
+    if threads > most:
+        raise LaunchError(f"{launch.kernel}: block has {threads} threads, __launch_bounds__ allows {most}")
+    required = (*directives.get("reqntid", launch.block), 1, 1)[:3]
+    if required != launch.block:
+        raise LaunchError(f"{launch.kernel}: block is {launch.block}, the kernel requires {required}")
+
+
+def _parse_scratch(text: str) -> Scratch:
+    words = text.split()
+    for count in (3, 2, 1):  # "unsigned long long" before "unsigned"
+        dtype = _DTYPE_OF_C.get(" ".join(words[1 : 1 + count]))
+        size = " ".join(words[1 + count :])
+        if dtype and size and _NAME.fullmatch(words[0]):
+            return Scratch(words[0], dtype, size)
+    raise AnswerError(f"scratch line {_shown(text)} is not: name type size")
+
+
+def _parse_launch(text: str, kernels: list[str]) -> Launch:
+    keys = list(_KEY.finditer(text))
+    name = text[: keys[0].start()].strip() if keys else text.strip()
+    values: dict[str, tuple[str, ...]] = {}
+    ends = [key.start() for key in keys[1:]] + [len(text)]
+    for key, end in zip(keys, ends, strict=False):
+        if key[1] in values:
+            raise AnswerError(f"launch line has {key[1]} twice")
+        values[key[1]] = _items(text[key.end() : end], key[1])
+    for key in ("grid", "block"):
+        if not 1 <= len(values.get(key, ())) <= 3:
+            raise AnswerError(f"launch line needs {key}=(x), (x, y) or (x, y, z)")
+    if len(values.get("shared", ("0",))) != 1:
+        raise AnswerError("launch line takes one value for shared")
+    if name and not _NAME.fullmatch(name):
+        raise AnswerError(f"launch line names no kernel: {_shown(name)}")
+    if not name and len(kernels) != 1:
+        raise AnswerError(f"launch line must name its kernel: the code has {len(kernels)} __global__ kernels")
+    return Launch(
+        kernel=name or kernels[0],
+        grid=_triple(values["grid"]),
+        block=_triple(values["block"]),
+        shared=values.get("shared", ("0",))[0],
+        args=values.get("args"),
+    )
+
+
+def _items(text: str, key: str) -> tuple[str, ...]:
+    """`(a, f(b, c))` -> ("a", "f(b, c)"); the outer parentheses may be missing."""
+    text = text.strip().rstrip(",;").rstrip()
+    items, start, depth, enclosed = [], 0, 0, text.startswith("(")
+    for i, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            break
+        if depth == 0 and i < len(text) - 1:
+            enclosed = False
+    if depth != 0:
+        raise AnswerError(f"launch line has unbalanced parentheses in {key}")
+    if enclosed:
+        text = text[1:-1]
+    for i, character in enumerate(text + ","):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            items.append(text[start:i].strip())
+            start = i + 1
+    if items == [""]:
+        return ()
+    if "" in items:
+        raise AnswerError(f"launch line has an empty value in {key}")
+    return tuple(items)
+
+
+def _triple(values: tuple[str, ...]) -> tuple[str, str, str]:
+    x, y, z = (*values, "1", "1")[:3]
+    return x, y, z
+
+
+def _plan_launch(
+    launch: Launch,
+    answer: Answer,
+    task: Task,
+    scalars: Scalars,
+    signatures: Mapping[str, tuple[int, ...]],
+) -> PlannedLaunch:
+    kernel = launch.kernel
+    if kernel not in signatures:
+        mangled = any(kernel in name for name in signatures)
+        hint = ': extern "C" is missing' if mangled else f" (compiled: {', '.join(signatures) or 'none'})"
+        raise LaunchError(f"no kernel {_shown(kernel)}{hint}")
+    grid = _dimensions(launch.grid, MAX_GRID, scalars, f"{kernel}: grid")
+    block = _dimensions(launch.block, MAX_BLOCK, scalars, f"{kernel}: block")
+    if math.prod(block) > MAX_THREADS:
+        raise LaunchError(f"{kernel}: block has {math.prod(block)} threads, at most {MAX_THREADS}")
+    shared_bytes = _value(launch.shared, scalars, f"{kernel}: shared")
+    if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
+        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory, at most {MAX_SHARED_BYTES}")
+    given = launch.args if launch.args is not None else tuple(p.name for p in task.params)
+    sizes = signatures[kernel]
+    if len(given) != len(sizes):
+        raise LaunchError(f"{kernel}: takes {len(sizes)} parameters, {len(given)} given")
+    args = tuple(
+        _argument(text, size, answer, task, scalars, f"{kernel}: parameter {i}")
+        for i, (text, size) in enumerate(zip(given, sizes, strict=True), start=1)
+    )
+    return PlannedLaunch(kernel, grid, block, shared_bytes, args)
+
+
+def _dimensions(
+    texts: tuple[str, str, str], limits: tuple[int, int, int], scalars: Scalars, what: str
+) -> tuple[int, int, int]:
+    values = tuple(_value(text, scalars, what) for text in texts)
+    for axis, value, limit in zip("xyz", values, limits, strict=True):
+        if not 1 <= value <= limit:
+            raise LaunchError(f"{what} {axis} is {value}, must be 1 to {limit}")
+    return values
+
+
+def _argument(
+    text: str, size_bytes: int, answer: Answer, task: Task, scalars: Scalars, what: str
+) -> Argument:
+    params = {p.name: p for p in task.params}
+    if text in (s.name for s in answer.scratch) or (text in params and params[text].role != "scalar"):
+        if size_bytes != 8:
+            raise LaunchError(f"{what} takes {size_bytes} bytes, {text} is a pointer of 8")
+        return text
+    if text in params:
+        dtype = params[text].dtype
+        own_bytes = NUMPY_DTYPES[dtype].itemsize
+        if own_bytes != size_bytes:
+            raise LaunchError(f"{what} takes {size_bytes} bytes, {text} is {C_TYPES[dtype]} of {own_bytes}")
+        return ScalarArgument(dtype, scalars[text])
+    dtype = {4: "i32", 8: "i64"}.get(size_bytes)
+    value = _value(text, scalars, what)
+    if dtype is None:
+        raise LaunchError(f"{what} takes {size_bytes} bytes: only int and long long take an expression")
+    if dtype == "i32" and not -(2**31) <= value < 2**31:
+        raise LaunchError(f"{what}: {value} does not fit in 4 bytes")
+    return ScalarArgument(dtype, value)
+
+
+def _value(text: str, scalars: Scalars, what: str) -> int:
+    try:
+        return evaluate(text, {name: value for name, value in scalars.items() if isinstance(value, int)})
+    except ExpressionError as error:
+        raise LaunchError(f"{what}: {error}") from None
+
+
+def _shown(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

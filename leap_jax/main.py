@@ -1,0 +1,61 @@
+"""The entry point: `python -m leap_jax.main --config=experiments/leap.py [--workdir=DIR] [--config.KEY=VALUE ...]`.
+
+Trains, resuming what the workdir holds; with --evaluate, scores its latest checkpoint on held-out tasks instead.
+Everything heavy is imported inside `main`, so that a bad flag is refused at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment, a file in experiments/.", lock_config=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; by default runs/<experiment>.")
+EVALUATE = flags.DEFINE_boolean("evaluate", False, "Evaluate the latest checkpoint of the workdir and stop.")
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Parse flags; a bad one ends the program with one line that names it."""
+    try:
+        rest = app.parse_flags_with_usage(argv)
+        if len(rest) > 1:
+            raise ValueError(f"unexpected argument {rest[1]!r}: every option starts with --")
+        if flags.FLAGS["config"].value is None:
+            raise ValueError("--config is missing: give an experiment, such as --config=experiments/leap.py")
+        CONFIG.value.to_dict()  # a file that does not load raises here
+    except (AttributeError, KeyError, TypeError) as error:
+        sys.exit(f"error: unknown config key {error}: the keys are in experiments/leap.py")
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"error: {error}")
+    return rest
+
+
+def default_workdir() -> Path:
+    """`runs/leap-smoke` for --config=experiments/leap.py:smoke."""
+    path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    return Path("runs") / "-".join(filter(None, (Path(path).stem, variant.replace("/", "-"))))
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    from leap_jax import train
+    from leap_jax.checkpoint import CheckpointError
+    from leap_jax.config import ConfigError
+
+    workdir = Path(WORKDIR.value) if WORKDIR.value else default_workdir()
+    try:
+        if EVALUATE.value:
+            train.evaluate_latest(CONFIG.value, workdir)
+        else:
+            train.train(CONFIG.value, workdir)
+    except (ConfigError, CheckpointError, train.RunError, OSError) as error:
+        logging.debug("", exc_info=True)
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    logging.set_verbosity(logging.INFO)
+    app.run(main, flags_parser=parse_flags)

@@ -1,0 +1,1 @@
+"""The language model: decoder, sampler, tokenizer, cold start."""

@@ -1,0 +1,77 @@
+"""Byte-level BPE for CUDA kernels and their feedback, trained on the texts at hand.
+
+The pre-tokeniser keeps a line start with its indentation whole, and identifiers whole: a small policy then
+learns names and layout, not spelling. The special ids lie past the BPE vocabulary, so no text encodes to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+SPECIALS = ("pad", "end", "task", "answer", "feedback")
+# A line start with its indentation; a name, with the space before it; digits; punctuation, likewise; spaces.
+PIECES = r"\n[ \t]*| ?[A-Za-z_][A-Za-z0-9_]*|[0-9]+| ?[^\sA-Za-z0-9_]+|\s+"
+
+
+class Tokenizer:
+    """Text to ids and back. A prompt is <task> text <answer>, feedback is <feedback> text <answer>."""
+
+    def __init__(self, bpe: tokenizers.Tokenizer):
+        self._bpe = bpe
+        first = bpe.get_vocab_size()
+        self.pad_id, self.end_id, self.task_id, self.answer_id, self.feedback_id = range(first, first + len(SPECIALS))
+        self.vocab_size = first + len(SPECIALS)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> Tokenizer:
+        """Learn at most vocab_size ids, special ones included; the same texts give the same tokenizer."""
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        if vocab_size < len(alphabet) + len(SPECIALS):
+            raise ValueError(f"vocab_size={vocab_size} is less than the bytes and special ids")
+        bpe = tokenizers.Tokenizer(models.BPE())
+        bpe.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(tokenizers.Regex(PIECES), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        bpe.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size - len(SPECIALS),
+            min_frequency=2,
+            initial_alphabet=sorted(alphabet),
+            show_progress=False,
+        )
+        bpe.train_from_iterator(texts, trainer)
+        return cls(bpe)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        return cls(tokenizers.Tokenizer.from_file(str(path)))
+
+    def save(self, path: str | Path) -> None:
+        """Write one JSON file."""
+        self._bpe.save(str(path))
+
+    def prompt_ids(self, text: str) -> list[int]:
+        """<task> text <answer>: what a first response follows."""
+        return [self.task_id, *self._encode(text), self.answer_id]
+
+    def feedback_ids(self, text: str) -> list[int]:
+        """<feedback> text <answer>: appended to an ended response; what the next response follows."""
+        return [self.feedback_id, *self._encode(text), self.answer_id]
+
+    def encode_answer(self, text: str) -> list[int]:
+        """text <end>: a whole response."""
+        return [*self._encode(text), self.end_id]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, without the special ones; bytes that are not UTF-8 become U+FFFD."""
+        return self._bpe.decode([i for i in ids if i < self.pad_id])
+
+    def _encode(self, text: str) -> list[int]:
+        return self._bpe.encode(text).ids

@@ -1,0 +1,91 @@
+"""A run's folder: whose config it is, and the records of its rollouts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from leap_jax.checkpoint import CheckpointError
+from leap_jax.config import flatten
+from leap_jax.rollout import Episode
+
+
+def claim(workdir: Path, config: ConfigDict) -> None:
+    """Write config.json into a new workdir, or make sure that the one there is the same.
+
+    Raises CheckpointError where the folder cannot be written, or was made with another config; nothing in it is
+    changed then.
+    """
+    path = workdir / "config.json"
+    ours = json.loads(json.dumps(flatten(config)))
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            theirs = json.loads(path.read_text())
+            different = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+            if different:
+                values = ", ".join(f"{k} was {theirs.get(k)!r}, is {ours.get(k)!r}" for k in different)
+                raise CheckpointError(f"{workdir} holds a run with another config ({values}): choose another --workdir")
+            return
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(ours, indent=1, sort_keys=True) + "\n")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {workdir}: {error.strerror}; choose another --workdir or make room"
+        ) from error
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} is not readable as JSON ({error}): remove it or choose another --workdir"
+        ) from error
+
+
+def rollout_records(
+    step: int, groups: Sequence[Sequence[Episode]], rewards: np.ndarray, advantages: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """One record for every turn: what was asked, written, said and earned. rewards [P, G], advantages [P, G, T]."""
+    for p, group in enumerate(groups):
+        for g, episode in enumerate(group):
+            for t in range(len(episode.turns)):
+                earned = {"reward": float(rewards[p, g]), "advantage": float(advantages[p, g, t])}
+                yield turn_record(step, p, g, t, episode) | earned
+
+
+def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: Episode) -> dict[str, Any]:
+    """What one turn was, without what it earned."""
+    turn = episode.turns[turn_index]
+    return {
+        "step": step,
+        "task": episode.task,
+        "prompt": prompt,
+        "rollout": rollout,
+        "turn": turn_index + 1,
+        "response": turn.text,
+        "response_tokens": len(turn.response_ids),
+        "truncated": turn.truncated,
+        "outcome": str(turn.verdict.outcome),
+        "stage": turn.verdict.stage,
+        "feedback": turn.feedback,
+    }
+
+
+def write_evaluation(workdir: Path, step: int, groups: Sequence[Sequence[Episode]]) -> None:
+    """Write every turn of an evaluation to eval/step_N.jsonl, complete or not at all."""
+    folder = workdir / "eval"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"step_{step:06d}.jsonl"
+    unfinished = path.with_suffix(".tmp")
+    records = [
+        turn_record(step, p, g, t, episode)
+        for p, group in enumerate(groups)
+        for g, episode in enumerate(group)
+        for t in range(len(episode.turns))
+    ]
+    unfinished.write_text("".join(json.dumps(record) + "\n" for record in records))
+    os.replace(unfinished, path)

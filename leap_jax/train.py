@@ -1,0 +1,180 @@
+"""The training loop of LEAP (arXiv 2608.01804): roll out, verify, gate, debug, compare, update."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+from ml_collections import ConfigDict
+
+from leap_jax import assemble, run_folder
+from leap_jax.checkpoint import CheckpointError, Checkpoints
+from leap_jax.config import validate
+from leap_jax.evaluate import evaluate, scores
+from leap_jax.initial_policy import initial_policy
+from leap_jax.interrupt import Interrupt
+from leap_jax.kernels import generator
+from leap_jax.metrics import MetricsWriter, ProgressBar, append_jsonl, peak_memory_bytes, truncate_jsonl
+from leap_jax.rollout import TRAIN, Actor, Episode, collect, to_groups
+from leap_jax.summary import summarise
+
+BEST_METRIC = "eval/heldout/acc@1"
+TASK_STRIDE = 1_000_000  # the tasks of step s are drawn from generator seed s * TASK_STRIDE on
+
+
+class RunError(RuntimeError):
+    """The run cannot go on; one line that says why and what to do."""
+
+
+def train(config: ConfigDict, workdir: Path) -> None:
+    """Train from the config, or go on from the latest checkpoint in the workdir."""
+    validate(config)
+    run_folder.claim(workdir, config)
+    assemble.report_devices(config)
+    with ExitStack() as stack:
+        interrupt = stack.enter_context(Interrupt())
+        pool = stack.enter_context(assemble.pool(config))
+        policy = initial_policy(config, pool, interrupt.check)
+        actor = assemble.actor(config, policy, pool)
+        learner = assemble.learner(config, policy)
+        algorithm = assemble.algorithm(config)
+
+        checkpoints = stack.enter_context(open_checkpoints(config, workdir))
+        state = learner.init(policy.params)
+        totals = {"verifications": 0, "response_tokens": 0}
+        step = -1
+        if restored := checkpoints.restore_latest(state):
+            step, state, totals = restored
+            logging.info("resumed at step %d of %d from %s", step, config.steps, workdir)
+        truncate_jsonl(workdir / "rollouts.jsonl", after_step=step)
+        writer = stack.enter_context(MetricsWriter(workdir, restored_step=step))
+        bar = stack.enter_context(ProgressBar(config.steps, first_step=max(step, 0)))
+
+        if step < 0:  # step 0 is the policy before any update
+            step, values = 0, run_evaluation(config, actor, state.params, workdir, step=0)
+            writer.write(step, values)
+            checkpoints.save(step, state, extra=totals, metrics=values)
+        while step < config.steps and not interrupt.requested:
+            step += 1
+            started = time.monotonic()
+            rollouts = collect(
+                actor,
+                state.params,
+                step_tasks(config, step),
+                group_size=config.group_size,
+                max_turns=config.max_turns,
+                gate=algorithm.gate,
+                seed=config.seed,
+                purpose=TRAIN,
+                step=step,
+            )
+            groups = to_groups(rollouts.episodes, config.max_turns)
+            refuse_infra_errors(config, rollouts.episodes)
+            rewards = np.asarray(algorithm.reward(groups))
+            advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
+            require_finite(step, reward=rewards, advantage=advantages)
+            updating = time.monotonic()
+            state, learned = learner.update(state, rollouts.episodes, advantages)
+            updated = time.monotonic()
+
+            values = summarise(rollouts, groups, rewards) | {f"train/{k}": v for k, v in learned.items()}
+            totals = {name: total + int(values[f"train/{name}"]) for name, total in totals.items()}
+            values |= {f"total/{name}": total for name, total in totals.items()}
+            if is_evaluation_step(config, step):
+                values |= run_evaluation(config, actor, state.params, workdir, step=step)
+            values |= {
+                "seconds/update": updated - updating,
+                "seconds/step": updated - started,
+                "seconds/evaluate": time.monotonic() - updated,
+                "system/compilations": actor.sampler.compilations + learner.compilations,
+                "system/peak_memory_gib": peak_memory_bytes() / 2**30,
+            }
+            append_jsonl(
+                workdir / "rollouts.jsonl",
+                *run_folder.rollout_records(step, rollouts.episodes, rewards, advantages),
+            )
+            writer.write(step, values)
+            bar.update(step, values)
+            if step % config.checkpoint.every_steps == 0 or BEST_METRIC in values:
+                checkpoints.save(step, state, extra=totals, metrics=values)
+        checkpoints.save(step, state, extra=totals)
+    if step < config.steps:
+        logging.info("saved at step %d of %d; the same command goes on from there", step, config.steps)
+    else:
+        logging.info("done: %d steps, everything is in %s", step, workdir)
+
+
+def evaluate_latest(config: ConfigDict, workdir: Path) -> None:
+    """Score the latest checkpoint of the workdir on the config's held-out tasks and log every number."""
+    validate(config)
+    if not (workdir / "checkpoints").is_dir():
+        raise CheckpointError(f"{workdir} has no checkpoints: train there first, without --evaluate")
+    assemble.report_devices(config)
+    with Interrupt() as interrupt, assemble.pool(config) as pool:
+        policy = initial_policy(config, pool, interrupt.check)
+        with open_checkpoints(config, workdir, read_only=True) as checkpoints:
+            restored = checkpoints.restore_latest(assemble.learner(config, policy).init(policy.params))
+        if restored is None:
+            raise CheckpointError(f"{workdir} has no complete checkpoint: train there first, without --evaluate")
+        actor = assemble.actor(config, policy, pool)
+        values = run_evaluation(config, actor, restored.state.params, workdir, step=restored.step)
+    for name, value in values.items():
+        logging.info("step %d  %s = %.4f", restored.step, name, value)
+
+
+def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path, *, step: int) -> dict[str, float]:
+    """Score the policy on held-out tasks; every turn goes to eval/step_N.jsonl."""
+    limits = config.evaluation
+    tasks = [f"composed/{seed}" for seed in generator.seeds("heldout", limits.tasks)]
+    groups = evaluate(
+        actor, params, tasks, samples=limits.samples, max_turns=limits.max_turns, seed=config.seed, step=step
+    )
+    refuse_infra_errors(config, groups)
+    values = {f"eval/heldout/{name}": value for name, value in scores(groups, limits.max_turns)}
+    run_folder.write_evaluation(workdir, step, groups)
+    shown = [f"acc@{turn} {values[f'eval/heldout/acc@{turn}']:.1%}" for turn in range(1, limits.max_turns + 1)]
+    logging.info("step %d: held-out %s", step, ", ".join(shown))
+    return values
+
+
+def step_tasks(config: ConfigDict, step: int) -> list[str]:
+    """The prompts of a step: train compositions that no other step and no cold start sees."""
+    return [f"composed/{seed}" for seed in generator.seeds("train", config.prompts_per_step, step * TASK_STRIDE)]
+
+
+def is_evaluation_step(config: ConfigDict, step: int) -> bool:
+    every = config.evaluation.every_steps
+    return step == config.steps or bool(every and step % every == 0)
+
+
+def open_checkpoints(config: ConfigDict, workdir: Path, read_only: bool = False) -> Checkpoints:
+    return Checkpoints(
+        workdir / "checkpoints",
+        keep_last=config.checkpoint.keep_last,
+        best_metric=BEST_METRIC,
+        read_only=read_only,
+    )
+
+
+def refuse_infra_errors(config: ConfigDict, groups: list[list[Episode]]) -> None:
+    """Raise RunError where too many verdicts say nothing about their answers."""
+    verdicts = [turn.verdict for group in groups for episode in group for turn in episode.turns]
+    unjudged = [verdict for verdict in verdicts if not verdict.outcome.valid]
+    if len(unjudged) > config.kernels.infra_error_limit * len(verdicts):
+        raise RunError(
+            f"{len(unjudged)} of {len(verdicts)} answers could not be judged, over "
+            f"kernels.infra_error_limit={config.kernels.infra_error_limit}; the last one: "
+            f"{unjudged[-1].outcome}: {json.dumps(unjudged[-1].message[-300:])}"
+        )
+
+
+def require_finite(step: int, **arrays: np.ndarray) -> None:
+    """Raise RunError naming the array that holds a NaN or Inf; nothing is saved after it."""
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise RunError(f"step {step}: a {name} is not finite; check config.{name} and the reward function")

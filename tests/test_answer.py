@@ -1,0 +1,172 @@
+"""Responses become answers, answers become launches, and every mistake is named."""
+
+from __future__ import annotations
+
+import pytest
+from hand_tasks import ADD, KERNEL, respond
+
+from leap_jax.kernels.answer import (
+    AnswerError,
+    LaunchError,
+    PlannedLaunch,
+    ScalarArgument,
+    Scratch,
+    check_launch_bounds,
+    check_resources,
+    extract_source,
+    kernel_names,
+    parse_answer,
+    plan,
+    scratch_sizes,
+)
+from leap_jax.kernels.verdict import KernelResources
+
+SIGNATURES = {"kernel": (8, 8, 8, 4)}
+LAUNCH = "// launch: grid=(ceil_div(n, 256)) block=(256)"
+
+
+def _plan(lines: str, n: int = 257, signatures=SIGNATURES) -> tuple[PlannedLaunch, ...]:
+    return plan(parse_answer(respond(lines), ADD), ADD, {"n": n}, signatures)
+
+
+def test_a_plain_answer():
+    answer = parse_answer(f"First I think.\n{respond(LAUNCH)}Done.", ADD)
+    assert answer.launches[0].kernel == "kernel"
+    assert answer.launches[0].args is None
+    (planned,) = plan(answer, ADD, {"n": 257}, SIGNATURES)
+    assert planned == PlannedLaunch("kernel", (2, 1, 1), (256, 1, 1), 0, ("x", "y", "z", ScalarArgument("i32", 257)))
+    assert planned.threads == 512
+
+
+def test_two_kernels_scratch_and_arguments():
+    text = """// scratch: partial float ceil_div(n, 1024)
+// scratch: ticket unsigned long long 1
+// launch: first grid=(ceil_div(n, 1024), 2) block=(16, 8, 2) shared=4 * n args=(x, partial, n)
+// launch: last grid=(1) block=(n % 256) args=(partial, z, ceil_div(n, 1024), -1)
+"""
+    answer = parse_answer(respond(text), ADD)
+    assert answer.scratch == (
+        Scratch("partial", "f32", "ceil_div(n, 1024)"),
+        Scratch("ticket", "u64", "1"),
+    )
+    first, last = plan(answer, ADD, {"n": 3000}, {"first": (8, 8, 4), "last": (8, 8, 8, 4)})
+    assert (first.grid, first.block, first.shared_bytes) == ((3, 2, 1), (16, 8, 2), 12000)
+    assert first.args == ("x", "partial", ScalarArgument("i32", 3000))
+    assert last.args == ("partial", "z", ScalarArgument("i64", 3), ScalarArgument("i32", -1))
+    assert scratch_sizes(answer, {"n": 3000}) == {"partial": 3, "ticket": 1}
+
+
+@pytest.mark.parametrize("grid", ["grid=ceil_div(n, 256)", "grid=(ceil_div(n,256), 1)", "grid = ((n + 255) / 256)"])
+def test_spellings_of_a_grid(grid):
+    assert _plan(f"//launch: {grid} block=256,")[0].grid == (2, 1, 1)
+
+
+@pytest.mark.parametrize("fence", ["```cuda", "```cpp", "```c++", "```", "  ```CUDA title=x"])
+def test_fences(fence):
+    assert extract_source(f"text\n{fence}\n__global__ int\n```\n") == "__global__ int\n"
+
+
+def test_windows_line_ends_and_the_last_block_with_a_kernel():
+    response = "```\r\n__global__ A\r\n```\r\n```cuda\r\n__global__ B\r\n```\r\n```sh\r\nnvcc\r\n```"
+    assert extract_source(response) == "__global__ B\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "words"),
+    [
+        ("", "no fenced code block"),
+        ("__global__ void f() {}", "no fenced code block"),
+        ("```cuda\n__global__ void f(", "not closed"),
+        ("```\n \n```", "empty"),
+        (respond("// launch: grid=(1) block=(1)\n\0"), "NUL"),
+        (respond(f"{LAUNCH}\n//{'x' * 70_000}"), "longer than 65536 bytes"),
+        (respond(""), "no launch line"),
+        (respond("// launch: grid=(1)"), "needs block="),
+        (respond("// launch: block=(1)"), "needs grid="),
+        (respond("// launch: kernel"), "needs grid="),
+        (respond("// launch: grid=(1, 2, 3, 4) block=(1)"), "needs grid="),
+        (respond("// launch: grid=(1) grid=(1) block=(1)"), "grid twice"),
+        (respond("// launch: grid=(1 block=(1)"), "unbalanced parentheses in grid"),
+        (respond("// launch: grid=(1,,1) block=(1)"), "empty value in grid"),
+        (respond("// launch: a b grid=(1) block=(1)"), "names no kernel: 'a b'"),
+        (respond("// launch: grid=(1) block=(1)\n__global__ void other() {}"), "has 2 __global__ kernels"),
+        (respond("// scratch: x float n\n" + LAUNCH), "scratch name 'x' is taken"),
+        (respond("// scratch: p half n\n" + LAUNCH), "name type size"),
+        (respond("// scratch: p float\n" + LAUNCH), "name type size"),
+        (respond("// scratch:\n" + LAUNCH), "name type size"),
+        (respond((LAUNCH + "\n") * 17), "more than 16 launches"),
+    ],
+)
+def test_responses_without_an_answer(response, words):
+    with pytest.raises(AnswerError) as caught:
+        parse_answer(response, ADD)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("// launch: other grid=(1) block=(1)", "no kernel 'other' (compiled: kernel)"),
+        ("// launch: grid=(n / 256 - 1) block=(1)", "kernel: grid x is 0, must be 1 to 2147483647"),
+        ("// launch: grid=(1, 65536) block=(1)", "kernel: grid y is 65536, must be 1 to 65535"),
+        ("// launch: grid=(1) block=(1025)", "kernel: block x is 1025, must be 1 to 1024"),
+        ("// launch: grid=(1) block=(1, 1, 65)", "kernel: block z is 65, must be 1 to 64"),
+        ("// launch: grid=(1) block=(64, 32)", "kernel: block has 2048 threads, at most 1024"),
+        ("// launch: grid=(1) block=(1) shared=232449", "232449 bytes of shared memory"),
+        ("// launch: grid=(1) block=(1) shared=-1", "-1 bytes of shared memory"),
+        ("// launch: grid=(m) block=(1)", "kernel: grid: unknown name 'm'"),
+        ("// launch: grid=(1) block=(1) args=(x, y, z)", "takes 4 parameters, 3 given"),
+        ("// launch: grid=(1) block=(1) args=()", "takes 4 parameters, 0 given"),
+        ("// launch: grid=(1) block=(1) args=(x, y, z, x)", "parameter 4 takes 4 bytes, x is a pointer of 8"),
+        ("// launch: grid=(1) block=(1) args=(x, y, n, n)", "parameter 3 takes 8 bytes, n is int of 4"),
+        ("// launch: grid=(1) block=(1) args=(x, y, z, 3000000000)", "does not fit in 4 bytes"),
+        ("// launch: grid=(1) block=(1) args=(x, y, z, w)", "parameter 4: unknown name 'w'"),
+    ],
+)
+def test_launches_that_cannot_be(lines, words):
+    with pytest.raises(LaunchError) as caught:
+        _plan(lines)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mangled_kernel_asks_for_extern_c():
+    with pytest.raises(LaunchError, match='extern "C" is missing'):
+        _plan(LAUNCH, signatures={"_Z6kernelPKfS0_Pfi": (8, 8, 8, 4)})
+
+
+def test_scratch_sizes_are_bounded():
+    for size, words in (("n - 257", "has 0 elements"), ("16777217", "at most")):
+        answer = parse_answer(respond(f"// scratch: p float {size}\n{LAUNCH}"), ADD)
+        with pytest.raises(LaunchError, match=words):
+            scratch_sizes(answer, {"n": 257})
+
+
+def test_resources_of_a_block():
+    (planned,) = _plan("// launch: grid=(1) block=(1024) shared=200000")
+    check_resources(planned, KernelResources(64, 0, 0, 0, 0))
+    with pytest.raises(LaunchError, match="65 registers x 1024 threads"):
+        check_resources(planned, KernelResources(65, 0, 0, 0, 0))
+    with pytest.raises(LaunchError, match="232449 bytes of shared"):
+        check_resources(planned, KernelResources(32, 32449, 0, 0, 0))
+
+
+def test_launch_bounds():
+    (planned,) = _plan(LAUNCH)
+    check_launch_bounds(planned, {"maxntid": (256,)})
+    with pytest.raises(LaunchError, match="256 threads, __launch_bounds__ allows 128"):
+        check_launch_bounds(planned, {"maxntid": (128, 1, 1)})
+    with pytest.raises(LaunchError, match="requires"):
+        check_launch_bounds(planned, {"reqntid": (64,)})
+
+
+def test_kernel_names():
+    source = f"""{KERNEL}
+    // __global__ void in_a_comment() {{}}
+    const char* s = "__global__ void in_a_string() {{}}";
+    __global__ void __launch_bounds__(256) second(int n);
+    template <int T> static __global__ void third(float* y) {{ helper(y); }}
+    __global__ void second(int n) {{}}
+    """
+    assert kernel_names(source) == ["kernel", "second", "third"]

@@ -1,0 +1,71 @@
+"""Round trips over any text; special ids that no text can produce; training that repeats."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leap_jax.policy.tokenizer import Tokenizer
+
+CORPUS = [
+    'extern "C" __global__ void kernel(const float* x, float* y, int n) {\n'
+    "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    f"    if (i < n) {{\n        y[i] = {op}f(x[i]) * 256.0f;\n    }}\n}}\n"
+    for op in ("exp", "tanh", "sin", "sqrt", "log")
+] * 3
+TOKENIZER = Tokenizer.train(CORPUS, vocab_size=400)
+SPECIALS = ["<pad>", "<end>", "<task>", "<answer>", "<feedback>", "<|im_end|>", "<|endoftext|>", "</s>", "[PAD]"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text() | st.binary().map(lambda data: data.decode("utf-8", "replace")) | st.sampled_from(CORPUS))
+def test_any_text_survives_the_round_trip(text):
+    for ids in (TOKENIZER.encode_answer(text), TOKENIZER.prompt_ids(text), TOKENIZER.feedback_ids(text)):
+        assert TOKENIZER.decode(ids) == text
+        assert max(ids) < TOKENIZER.vocab_size
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*SPECIALS, "x", " ", "\n", "<"]), max_size=8).map("".join))
+def test_no_text_encodes_to_a_special_id(text):
+    assert all(i < TOKENIZER.pad_id for i in TOKENIZER.encode_answer(text)[:-1])
+    assert TOKENIZER.decode(TOKENIZER.encode_answer(text)) == text
+
+
+def test_special_ids_frame_the_texts():
+    t = TOKENIZER
+    body = t.encode_answer("int n")[:-1]
+    assert t.encode_answer("int n") == [*body, t.end_id]
+    assert t.prompt_ids("int n") == [t.task_id, *body, t.answer_id]
+    assert t.feedback_ids("int n") == [t.feedback_id, *body, t.answer_id]
+    specials = {t.pad_id, t.end_id, t.task_id, t.answer_id, t.feedback_id}
+    assert specials == set(range(t.vocab_size - 5, t.vocab_size))
+    assert t.decode(sorted(specials)) == ""
+
+
+def test_line_starts_and_names_are_whole():
+    assert TOKENIZER.encode_answer("\n        y")[0] == TOKENIZER.encode_answer("\n        x")[0]
+    for piece in ("\n    ", "\n        ", " threadIdx", " blockDim", " __global__"):
+        assert len(TOKENIZER.encode_answer(piece)) == 2  # and the end id
+
+
+def test_broken_utf8_is_replaced_not_raised():
+    ids = TOKENIZER.encode_answer("\N{SNOWMAN}")
+    assert TOKENIZER.decode(ids[:1]) == "�"
+
+
+def test_training_repeats_and_files_hold_everything(tmp_path):
+    again = Tokenizer.train(CORPUS, vocab_size=400)
+    TOKENIZER.save(tmp_path / "one.json")
+    again.save(tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+    loaded = Tokenizer.load(tmp_path / "one.json")
+    assert loaded.vocab_size == TOKENIZER.vocab_size <= 400
+    assert loaded.prompt_ids(CORPUS[0]) == TOKENIZER.prompt_ids(CORPUS[0])
+    assert loaded.decode(loaded.prompt_ids(CORPUS[0])) == CORPUS[0]
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused():
+    with pytest.raises(ValueError, match="vocab_size=200"):
+        Tokenizer.train(CORPUS, vocab_size=200)
