@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -113,6 +114,12 @@ def row_widths(longest: int) -> list[int]:
     while widths[0] > 256:
         widths.insert(0, -(-widths[0] * 5 // 8))
     return widths
+
+
+def prepare_jax(config: ConfigDict) -> None:
+    """Keep compiled steps in the cache folder, so that a second start does not compile them again."""
+    jax.config.update("jax_compilation_cache_dir", str(Path(config.cache_dir).expanduser() / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def report_devices(config: ConfigDict) -> None:

@@ -71,14 +71,13 @@ def verified_corpus(
     if not folder.is_dir():
         settings = config.cold_start
         total = settings.compositions + settings.repairs
-        logging.info("cold start: verifying %d answers and repairs", total)
+        logging.info("cold start: verifying %d answers", total)
         started = time.monotonic()
-        with ProgressBar(total, label="corpus") as bar:
+        with ProgressBar(total, label="corpus", log_every=200) as bar:
 
             def report(done: int, total: int) -> None:
                 check_interrupt()
-                if done % max(1, total // 50) == 0:
-                    bar.update(done, {})
+                bar.update(done, {})
 
             conversations = corpus.with_progress(
                 corpus.verified_conversations(
@@ -111,12 +110,11 @@ def cold_started(config: ConfigDict, conversations: list[Conversation], check_in
         settings.sequence_tokens,
     )
     graphdef, params = nnx.split(new_model(config, tokenizer))
-    with ProgressBar(settings.steps, label="cold start") as bar:
+    with ProgressBar(settings.steps, label="cold start", log_every=20) as bar:
 
         def on_step(step: int, values: dict[str, float]) -> None:
             check_interrupt()
-            if (step + 1) % max(1, settings.steps // 50) == 0:
-                bar.update(step + 1, values)
+            bar.update(step + 1, values)
 
         params = cold_start.train(
             graphdef,

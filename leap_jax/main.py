@@ -6,6 +6,7 @@ Everything heavy is imported inside `main`, so that a bad flag is refused at onc
 
 from __future__ import annotations
 
+import logging as python_logging
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def default_workdir() -> Path:
 
 def main(argv: list[str]) -> None:
     del argv
+    python_logging.getLogger("jax").setLevel(python_logging.WARNING)  # it reports every platform it does not find
     from leap_jax import train
     from leap_jax.checkpoint import CheckpointError
     from leap_jax.config import ConfigError

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from absl import logging
 from tensorboardX import SummaryWriter
 
 Number = int | float
-QUIET_SECONDS = 10.0
 
 # Label in the progress bar, key in the metrics, format.
 LIVE = (
@@ -54,7 +52,7 @@ class MetricsWriter:
             if record[name] is None:
                 logging.warning("step %d: metric %s is %s", step, name, values[name])
             else:
-                self._curves.add_scalar(name, record[name], step)
+                self._curves.add_scalar(name.replace("@", "_at_"), record[name], step)  # TensorBoard has no @
         append_jsonl(self._path, {"step": step, **record})
         self._curves.flush()
 
@@ -106,10 +104,9 @@ def truncate_jsonl(path: Path, *, after_step: int) -> None:
 
 
 class ProgressBar:
-    """One bar with time left and live numbers on a terminal; elsewhere one log line an update.
+    """One bar with time left and live numbers on a terminal; elsewhere a log line every `log_every` steps.
 
-    `first_step` of `total_steps` are done already when a run resumes. Updates without numbers are too many to
-    log: off a terminal they give a line every `QUIET_SECONDS`.
+    `first_step` of `total_steps` are done already when a run resumes.
     """
 
     def __init__(
@@ -118,11 +115,12 @@ class ProgressBar:
         *,
         first_step: int = 0,
         label: str = "step",
+        log_every: int = 1,
         console: rich.console.Console | None = None,
     ) -> None:
         self._total = total_steps
         self._label = label
-        self._logged = time.monotonic()
+        self._log_every = log_every
         self._progress = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.MofNCompleteColumn(),
@@ -150,8 +148,7 @@ class ProgressBar:
         numbers = "  ".join(f"{label} {form.format(values[key])}" for label, key, form in LIVE if key in values)
         if not self._progress.disable:
             self._progress.update(self._task, completed=step, numbers=numbers)
-        elif values or step == self._total or time.monotonic() - self._logged > QUIET_SECONDS:
-            self._logged = time.monotonic()
+        elif step % self._log_every == 0 or step == self._total:
             logging.info("%s %d/%d  %s", self._label, step, self._total, numbers)
 
     def _route_log(self, stream) -> None:

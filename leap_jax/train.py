@@ -35,6 +35,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     """Train from the config, or go on from the latest checkpoint in the workdir."""
     validate(config)
     run_folder.claim(workdir, config)
+    assemble.prepare_jax(config)
     assemble.report_devices(config)
     with ExitStack() as stack:
         interrupt = stack.enter_context(Interrupt())
@@ -114,6 +115,7 @@ def evaluate_latest(config: ConfigDict, workdir: Path) -> None:
     validate(config)
     if not (workdir / "checkpoints").is_dir():
         raise CheckpointError(f"{workdir} has no checkpoints: train there first, without --evaluate")
+    assemble.prepare_jax(config)
     assemble.report_devices(config)
     with Interrupt() as interrupt, assemble.pool(config) as pool:
         policy = initial_policy(config, pool, interrupt.check)

@@ -23,9 +23,7 @@ FENCE = "```"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="leap_jax.verify", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("file", type=_text_file, metavar="FILE.cu")
-    parser.add_argument(
-        "--task", type=_task, required=True, help="suite name, composed/<seed> or module:attribute"
-    )
+    parser.add_argument("--task", type=_task, required=True, help="suite name, composed/<seed> or module:attribute")
     parser.add_argument("--seed", type=int, default=0, help="of inputs and of the order of checks")
     parser.add_argument("--checks", type=int, default=6)
     parser.add_argument("--run-seconds", type=float, default=60.0, help="limit for all checks together")

@@ -155,8 +155,10 @@ def test_muon_turns_matrices_by_orthogonal_steps_of_the_scheduled_size():
     grads = jax.tree.map(lambda leaf: 100.0 * np.random.default_rng(0).normal(size=leaf.shape), params)
     updates, _ = jax.jit(optimizer.update)(grads, optimizer.init(params), params)
     singular = np.linalg.svd(updates["kernel"], compute_uv=False)
-    assert 0.3 < singular.min() and singular.max() < 0.7
-    np.testing.assert_allclose(np.abs(updates["scale"]), 0.5, rtol=1e-3)  # Adam's first step
+    assert singular.min() > 0.3
+    assert singular.max() < 0.7
+    np.testing.assert_array_equal(np.sign(updates["scale"]), -np.sign(grads["scale"]))
+    assert np.ptp(np.abs(updates["scale"])) < 1e-3  # Adam's first step: the sign, whatever the size
 
 
 @pytest.mark.parametrize("quantity", ["loss", "gradient norm"])

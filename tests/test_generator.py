@@ -175,12 +175,12 @@ def test_a_composition_is_a_pure_function_of_its_seed() -> None:
 
 def test_splits_share_no_structure() -> None:
     structures = {"train": set(), "heldout": set()}
-    for seed in range(2500):
+    for seed in range(1500):
         structures[split(seed)].add(structure(compose(seed)))
     assert not structures["train"] & structures["heldout"]
-    assert len(structures["train"]) > 1500 and len(structures["heldout"]) > 300
+    assert len(structures["train"]) > 1000 and len(structures["heldout"]) > 200
     share = len(structures["heldout"]) / sum(map(len, structures.values()))
-    assert share == pytest.approx(generator.HELDOUT_SHARE, abs=0.03)
+    assert share == pytest.approx(generator.HELDOUT_SHARE, abs=0.04)
 
 
 def test_a_structure_forgets_order_constants_and_shapes() -> None:

@@ -13,6 +13,8 @@ from leap_jax.kernels.composition import evaluate
 from leap_jax.kernels.generator import compose, composed_task, sample, visibly_different
 from leap_jax.kernels.mutations import MISREADINGS, SLIPS, broken
 from leap_jax.kernels.styles import answers, styles
+from leap_jax.kernels.verdict import Outcome
+from leap_jax.kernels.verification import Settings, verify
 
 DRAWS = [(seed, *broken(compose(seed % 400), np.random.default_rng(seed))) for seed in range(800)]
 
@@ -87,3 +89,29 @@ def test_slips_that_need_a_row_leave_elementwise_answers_alone() -> None:
     for mistake in (mutations.missing_barrier, mutations.missing_shuffle, mutations.wrong_initial_value):
         for style in styles(composition):
             assert mistake(style(composition), composition, rng) is None
+
+
+def test_the_harness_rejects_mistakes_and_accepts_every_style() -> None:
+    settings = Settings(
+        device="emulator",
+        compile_seconds=20.0,
+        run_seconds=20.0,
+        instructions_per_thread=100_000,
+        threads_per_check=2**20,
+        checks=4,
+        seed=0,
+    )
+    rng = np.random.default_rng(0)
+    kinds = (
+        lambda c: c.second == "column" and not c.row,
+        lambda c: c.dtype == "i32" and c.row,
+        lambda c: c.row and len(c.row.stages) == 2 and c.before and c.after,
+    )
+    for fits in kinds:
+        composition = next(c for c in map(compose, range(1000)) if fits(c))
+        task = composed_task(composition)
+        for name, response in answers(composition).items():
+            assert verify(task, response, settings).outcome is Outcome.CORRECT, (task.text, name)
+        for _ in range(3):
+            kind, response = broken(composition, rng)
+            assert verify(task, response, settings).outcome.rank in range(Outcome.CORRECT.rank), (task.text, kind)

@@ -323,6 +323,11 @@ def test_a_definition_replaces_an_external_declaration():
         (".entry k() { mov.u32 #; }", "unexpected character '#'"),
         (".entry k(.param .u64) { }", "expected name"),
         (".surprise x;", "unknown directive"),
+        (".section .debug_str {", "found 'the end'"),
+        (".entry k() { call; }", "without a function"),
+        (".entry k() { call (x); }", "without a function"),
+        (".entry k() { .reg .b32 %r<99999999>; }", "99999999 registers"),
+        (".global .u32 x = 09;", "expected"),
         (".global .wobbly x;", "unknown type"),
     ],
 )
@@ -330,6 +335,11 @@ def test_errors_say_where(text, message):
     with pytest.raises(PtxError, match="PTX line 4: ") as caught:
         module(text)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_deep_nesting_is_an_error():
+    with pytest.raises(PtxError, match="nested too deeply"):
+        body("{" * 5000)
 
 
 @settings(max_examples=100, deadline=None)

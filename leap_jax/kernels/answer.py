@@ -45,9 +45,7 @@ _KEY = re.compile(r"\b(grid|block|shared|args)\s*=")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(", re.ASCII)
 _ATTRIBUTES = {"__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__"}
-_COMMENT_OR_STRING = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
-)
+_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 
 
 class AnswerError(ValueError):
@@ -117,9 +115,7 @@ def extract_source(response: str) -> str:
     if len(fences) % 2:
         raise AnswerError("the code block is not closed")
     text = fences[0].string
-    blocks = [
-        text[start.end() + 1 : end.start()] for start, end in zip(fences[::2], fences[1::2], strict=True)
-    ]
+    blocks = [text[start.end() + 1 : end.start()] for start, end in zip(fences[::2], fences[1::2], strict=True)]
     source = next((b for b in reversed(blocks) if "__global__" in b), blocks[-1])
     if not source.strip():
         raise AnswerError("the code block is empty")
@@ -150,8 +146,7 @@ def parse_answer(response: str, task: Task) -> Answer:
 def kernel_names(source: str) -> list[str]:
     """The `__global__` functions of a source, in order, each once."""
     headers = (
-        re.split("[;{]", text, maxsplit=1)[0]
-        for text in blank_comments_and_strings(source).split("__global__")[1:]
+        re.split("[;{]", text, maxsplit=1)[0] for text in blank_comments_and_strings(source).split("__global__")[1:]
     )
     names = (next((n for n in _CALLED.findall(h) if n not in _ATTRIBUTES), "") for h in headers)
     return list(dict.fromkeys(filter(None, names)))
@@ -314,9 +309,7 @@ def _dimensions(
     return values
 
 
-def _argument(
-    text: str, size_bytes: int, answer: Answer, task: Task, scalars: Scalars, what: str
-) -> Argument:
+def _argument(text: str, size_bytes: int, answer: Answer, task: Task, scalars: Scalars, what: str) -> Argument:
     params = {p.name: p for p in task.params}
     if text in (s.name for s in answer.scratch) or (text in params and params[text].role != "scalar"):
         if size_bytes != 8:

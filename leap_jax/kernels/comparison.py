@@ -67,9 +67,7 @@ def compare(
     )
 
 
-def pattern(
-    got: np.ndarray, want: np.ndarray, wrong: np.ndarray, defined: np.ndarray, rtol: float, atol: float
-) -> str:
+def pattern(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, defined: np.ndarray, rtol: float, atol: float) -> str:
     """The tag of a mismatch: the first that fits, most telling first; `some` if none does."""
     if not defined.any():
         return "untouched"
@@ -116,9 +114,7 @@ def _moved(got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> str |
     return None
 
 
-def _offset_or_scale(
-    got: np.ndarray, want: np.ndarray, wrong: np.ndarray, rtol: float, atol: float
-) -> str | None:
+def _offset_or_scale(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, rtol: float, atol: float) -> str | None:
     """`constant_offset` (y = r + c) or `scaled` (y = c r) over the finite elements."""
     y, r = got.astype(np.float64).ravel(), want.astype(np.float64).ravel()
     finite = np.isfinite(y) & np.isfinite(r)

@@ -50,8 +50,7 @@ def execute(
         memory.fill(pointers[name], poison(dtype, rng))
     for planned in launches:
         args = [
-            NUMPY_DTYPES[a.dtype].type(a.value) if isinstance(a, ScalarArgument) else pointers[a]
-            for a in planned.args
+            NUMPY_DTYPES[a.dtype].type(a.value) if isinstance(a, ScalarArgument) else pointers[a] for a in planned.args
         ]
         limits = Limits(instructions_per_thread, max(deadline - time.monotonic(), 0.0))
         launch(

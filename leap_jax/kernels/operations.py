@@ -293,12 +293,8 @@ INT_REDUCTIONS = (
 )  # fmt: skip
 
 INT_NORMALISATIONS = (
-    RowOperation(
-        "minus_row_max", "minus row max", (Stage("m", "max"),), lambda xp, v: v - _max(xp, v), "{v} - m"
-    ),
-    RowOperation(
-        "minus_row_min", "minus row min", (Stage("m", "min"),), lambda xp, v: v - _min(xp, v), "{v} - m"
-    ),
+    RowOperation("minus_row_max", "minus row max", (Stage("m", "max"),), lambda xp, v: v - _max(xp, v), "{v} - m"),
+    RowOperation("minus_row_min", "minus row min", (Stage("m", "min"),), lambda xp, v: v - _min(xp, v), "{v} - m"),
 )
 
 UNARY = {"f32": FLOAT_UNARY, "i32": INT_UNARY}

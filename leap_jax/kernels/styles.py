@@ -93,10 +93,10 @@ def row_per_thread(composition: Composition) -> str:
 
 
 def row_per_block(composition: Composition) -> str:
-    """A block of 64 threads per row; a tree in shared memory combines their shares."""
-    shared = f"__shared__ {C_TYPES[composition.dtype]} part[64];"
-    body = [shared, ROW_OF_BLOCK, *_row(composition, "t", "j += 64", _by_tree)]
-    return _response(composition, "grid=(rows) block=(64)", body)
+    """A block of 128 threads per row; a tree in shared memory combines their shares."""
+    shared = f"__shared__ {C_TYPES[composition.dtype]} part[128];"
+    body = [shared, ROW_OF_BLOCK, *_row(composition, "t", "j += 128", _by_tree)]
+    return _response(composition, "grid=(rows) block=(128)", body)
 
 
 def row_per_warp(composition: Composition) -> str:
@@ -124,7 +124,7 @@ def _by_shuffles(stage: Stage, dtype: str) -> tuple[list[str], str]:
 
 def _by_tree(stage: Stage, dtype: str) -> tuple[list[str], str]:
     combine = _combine(stage, dtype, "part[t]", "part[t + k]")
-    loop = _block("for (int k = 32; k > 0; k /= 2)", [f"if (t < k) {combine}", "__syncthreads();"])
+    loop = _block("for (int k = 64; k > 0; k /= 2)", [f"if (t < k) {combine}", "__syncthreads();"])
     return [f"part[t] = {stage.variable};", "__syncthreads();", *loop], "part[0]"
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leap_jax.kernels.emulator.memory import DEFINED, GLOBAL_SLOT_BITS, TAG_BITS, WINDOW_SLOT_BITS, Allocation
+from leap_jax.kernels.emulator.memory import (
+    DEFINED,
+    GLOBAL_SLOT_BITS,
+    TAG_BITS,
+    WINDOW_SLOT_BITS,
+    Allocation,
+    all_defined,
+)
 from leap_jax.kernels.verdict import FaultReport
 
 if TYPE_CHECKING:
@@ -107,12 +114,11 @@ def require_defined(
     wave: Wave, access: Access, allocation: Allocation, elements: np.ndarray, count: int, lanes: Lanes
 ) -> None:
     """Raises Fault if a lane reads a byte that nothing stored. `elements` are of width / count bytes, `count` each."""
-    seen = allocation.flag_view(access.width // count, count).take(elements, axis=0)
-    if int(seen.min()) == np.iinfo(seen.dtype).max:
+    size = access.width // count
+    seen = allocation.flag_view(size, count).take(elements, axis=0)
+    if int(seen.min()) == all_defined(size):
         return
-    undefined = np.broadcast_to(
-        (seen != np.iinfo(seen.dtype).max).reshape(elements.size, count).any(axis=1), lanes.count
-    )
+    undefined = np.broadcast_to((seen != all_defined(size)).reshape(elements.size, count).any(axis=1), lanes.count)
     position = int(np.argmax(undefined))
     element = int(np.broadcast_to(elements, lanes.count)[position])
     start = element * access.width
@@ -160,7 +166,7 @@ class Shadow:
             units, tags = self._expand(*entry)
             prior = self._writers.take(units)
             racing = self._racing(prior, tags)
-            if racing.any():
+            if racing is not None:
                 self._report(wave, access, lanes, racing, prior, units, "writes")
         self._log.append(entry)
         self._logged += lanes.count
@@ -179,12 +185,12 @@ class Shadow:
             for readers in (self._readers, self._others):
                 prior = readers.take(units)
                 racing = self._racing(prior, tags)
-                if racing.any():
+                if racing is not None:
                     self._report(wave, access, lanes, racing, prior, units, "reads")
         if self.dirty:
             prior = self._writers.take(units)
             racing = self._racing(prior, tags)
-            if racing.any():
+            if racing is not None:
                 racing &= self._changes(access, elements, values, units.size)
                 if racing.any():
                     self._report(wave, access, lanes, racing, prior, units, "writes")
@@ -192,7 +198,7 @@ class Shadow:
         self._writers[units] = tags
         last = self._writers.take(units)
         racing = self._racing(last, tags)
-        if racing.any():
+        if racing is not None:
             racing &= _differs_from_last(access, units, values, lanes.count)
             if racing.any():
                 self._report(wave, access, lanes, racing, last, units, "writes")
@@ -218,14 +224,16 @@ class Shadow:
             np.repeat(table, previous) for table in (self._writers, self._readers, self._others)
         )
 
-    def _racing(self, prior: np.ndarray, tags: np.ndarray) -> np.ndarray:
+    def _racing(self, prior: np.ndarray, tags: np.ndarray) -> np.ndarray | None:
+        """Which accesses race with earlier ones of `prior` tags (0: none); None if no one does."""
+        if _same_owners(prior, tags):
+            return None
         who = (prior ^ tags) >> np.uint64(WARP_SHIFT)
         racing = who - np.uint64(1) < np.uint64(31)
         if self.across_blocks:
             racing |= (who >> np.uint64(BLOCK_SHIFT - WARP_SHIFT) != 0) & (prior != 0)
-        if racing.any():
-            racing &= (prior & tags & np.uint64(ATOMIC)) == 0
-        return racing
+        racing &= (prior & tags & np.uint64(ATOMIC)) == 0
+        return racing if racing.any() else None
 
     def _absorb(self) -> None:
         """Folds the log of reads into the tables: the last reader of each unit, and one other that differs."""
@@ -241,9 +249,9 @@ class Shadow:
         self._logged = 0
 
     def _keep_other(self, units: np.ndarray, candidate: np.ndarray, reader: np.ndarray) -> None:
-        differs = ((candidate ^ reader) >> np.uint64(WARP_SHIFT) != 0) & (candidate != 0)
-        if not differs.any():
+        if _same_owners(candidate, reader):
             return
+        differs = ((candidate ^ reader) >> np.uint64(WARP_SHIFT) != 0) & (candidate != 0)
         units, candidate, reader = units[differs], candidate[differs], reader[differs]
         if self.across_blocks:  # a reader in another block stays: it races with every later write
             block = np.uint64(BLOCK_SHIFT)
@@ -295,6 +303,11 @@ class Shadow:
             lanes,
             position,
         )
+
+
+def _same_owners(prior: np.ndarray, tags: np.ndarray) -> bool:
+    """Whether nobody came before, or only the lanes' own warps in their present epochs."""
+    return int(np.maximum.reduce(prior ^ tags)) >> WARP_SHIFT == 0 or not prior.any()
 
 
 def _differs_from_last(access: Access, units: np.ndarray, values: np.ndarray | None, lanes: int) -> np.ndarray:

@@ -11,24 +11,20 @@ import numpy as np
 
 from leap_jax.kernels.emulator import ir
 from leap_jax.kernels.emulator.isa import UnsupportedOpcode
-from leap_jax.kernels.emulator.operands import Layout, flatten
+from leap_jax.kernels.emulator.operands import Layout, Source, flatten
 from leap_jax.kernels.emulator.warp import active_mask, warp_operation
+from leap_jax.kernels.emulator.wave import MAX_DEPTH
 
 if TYPE_CHECKING:
     from leap_jax.kernels.emulator.machine import Code, Program
     from leap_jax.kernels.emulator.wave import Control, Frame, Lanes, Step
 
-MAX_DEPTH = 256
-
 
 def is_control(instruction: ir.Instruction) -> bool:
     """Whether the instruction may send lanes elsewhere or make them wait."""
     if instruction.opcode == "call":
-        return (
-            instruction.operands[1].name not in RUNTIME_CALLS
-            if isinstance(instruction.operands[1], ir.Symbol)
-            else True
-        )
+        callee = instruction.operands[1]
+        return not (isinstance(callee, ir.Symbol) and callee.name in RUNTIME_CALLS)
     return instruction.opcode in _CONTROLS
 
 
@@ -169,7 +165,7 @@ def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
     if not isinstance(name, ir.Symbol) or name.name not in program.codes:
         raise UnsupportedOpcode(instruction)
     callee = program.codes[name.name]
-    passed = [(a, p) for a, p in zip(arguments.elements, callee.function.params, strict=True)]
+    passed = list(zip(arguments.elements, callee.function.params, strict=True))
     if not all(isinstance(o, ir.Symbol) for o in (*returns.elements, *arguments.elements)):
         raise UnsupportedOpcode(instruction)
     program.call_returns[pc] = tuple(o.name for o in returns.elements)
@@ -236,7 +232,7 @@ def _barrier(instruction: ir.Instruction, code: Code, program: Program, layout: 
     return wait
 
 
-def _one_value(frame: Frame, lanes: Lanes, source, instruction: ir.Instruction) -> int:
+def _one_value(frame: Frame, lanes: Lanes, source: Source, instruction: ir.Instruction) -> int:
     values = source.read(frame, lanes)
     if values.size > 1 and (values != values[0]).any():
         raise frame.wave.fault("barrier", "threads name different barriers in one instruction", instruction.line, lanes)

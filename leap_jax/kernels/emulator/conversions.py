@@ -92,9 +92,9 @@ def _narrow(destination: str, mode: str) -> Operation | None:
         return lambda x: round_f32(x, mode)
     if mode == NEAREST:
         return floats.ENCODE.get(destination)
-    if mode == TOWARD_ZERO:
-        return floats.TRUNCATE.get(destination)
-    return None
+    if destination == "f16":
+        return lambda x: floats.round_f16(x, mode)
+    return floats.truncate_bf16 if destination == "bf16" and mode == TOWARD_ZERO else None
 
 
 def _integer_to_float(destination: str, source: np.dtype, flags: Set[str]) -> Operation | None:

@@ -12,7 +12,9 @@ import numpy as np
 
 from leap_jax.kernels.emulator import integers
 from leap_jax.kernels.emulator.rounding import (
+    DOWN,
     TOWARD_ZERO,
+    UP,
     Operation,
     round_f32,
     saturating,
@@ -128,15 +130,23 @@ def to_bf16(x: np.ndarray) -> np.ndarray:
     return np.where(x != x, np.uint16(0x7FFF), bits)
 
 
-def _truncate_bf16(x: np.ndarray) -> np.ndarray:
+def truncate_bf16(x: np.ndarray) -> np.ndarray:
+    """binary64 -> bf16 bits, rounded once toward zero."""
     bits = (round_f32(x, TOWARD_ZERO).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return np.where(x != x, np.uint16(0x7FFF), bits)
 
 
-def _truncate_f16(x: np.ndarray) -> np.ndarray:
+def round_f16(x: np.ndarray, mode: str) -> np.ndarray:
+    """binary64 -> f16, rounded once in a directed mode: the nearest, moved one unit if on the wrong side."""
     nearest = x.astype(np.float16)
-    overshoots = np.abs(nearest) > np.abs(x)
-    return (nearest.view(np.uint16) - overshoots).astype(np.uint16).view(np.float16)
+    bits = nearest.view(np.int16)
+    away = (bits >> 15) | 1
+    step = {
+        TOWARD_ZERO: lambda: -(np.abs(nearest) > np.abs(x)).astype(np.int16),
+        DOWN: lambda: -away * (nearest > x),
+        UP: lambda: away * (nearest < x),
+    }[mode]()
+    return (bits + step).view(np.float16)
 
 
 DECODE: dict[str, Operation] = {
@@ -144,7 +154,6 @@ DECODE: dict[str, Operation] = {
     "bf16": lambda x: bf16_to_f32(x).astype(np.float64),
 }
 ENCODE: dict[str, Operation] = {"f16": lambda x: x.astype(np.float16), "bf16": to_bf16}
-TRUNCATE: dict[str, Operation] = {"f16": _truncate_f16, "bf16": _truncate_bf16}
 _LANE = {"f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16)}
 
 

@@ -118,6 +118,11 @@ class Allocation:
         return f"byte {offset} of {kind}{self.name}[{self.size} bytes]"
 
 
+def all_defined(width: int) -> int:
+    """The flags of `width` bytes that were all stored, as one integer."""
+    return (1 << 8 * width) - 1
+
+
 def slot_base(space: str, slot: int) -> int:
     """The address, in its own space, of byte 0 of the allocation that owns the slot."""
     bits = GLOBAL_SLOT_BITS if space == "global" else WINDOW_SLOT_BITS
@@ -180,9 +185,10 @@ class GlobalMemory:
         allocation.flags = None
 
     def fill(self, pointer: Pointer, pattern_bits: int) -> None:
-        """Sets every element to a bit pattern and leaves the buffer undefined."""
+        """Sets every element to the low bits of a pattern and leaves the buffer undefined."""
         allocation = self._buffer(pointer)
-        allocation.view(allocation.element_bytes)[:] = pattern_bits
+        width = allocation.element_bytes
+        allocation.view(width)[:] = pattern_bits & ((1 << 8 * width) - 1)
 
     def read(self, pointer: Pointer) -> np.ndarray:
         """(count,) a copy of the elements, in the buffer's dtype."""

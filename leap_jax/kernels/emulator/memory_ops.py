@@ -10,7 +10,7 @@ import numpy as np
 from leap_jax.kernels.emulator import ir, isa
 from leap_jax.kernels.emulator.checks import Access, explain, locate, require_defined, track
 from leap_jax.kernels.emulator.isa import DTYPES, UnsupportedOpcode
-from leap_jax.kernels.emulator.memory import SPACE_TAGS, TAG_BITS, WINDOW_MASK, Allocation
+from leap_jax.kernels.emulator.memory import SPACE_TAGS, TAG_BITS, WINDOW_MASK, Allocation, all_defined
 from leap_jax.kernels.emulator.operands import Destination, Layout, Source, flatten
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def _address(instruction: ir.Instruction, operand: ir.Operand | None, layout: La
 
 def elements_of(allocation: Allocation, offsets: np.ndarray, width: int, lanes: Lanes) -> np.ndarray:
     """(count,) or (1,): the index of each lane's access in the allocation's view of that width."""
-    elements = (offsets >> offsets.dtype.type(width.bit_length() - 1)).astype(np.int64)
+    elements = offsets if width == 1 else offsets >> offsets.dtype.type(width.bit_length() - 1)
+    elements = elements.view(np.int64) if elements.itemsize == 8 else elements.astype(np.int64)
     rows = allocation.rows(width)
     return elements if rows is None else elements + lanes.pick(rows)
 
@@ -169,8 +170,7 @@ def _columns(values: list[np.ndarray]) -> np.ndarray:
 def _mark_written(allocation: Allocation, size: int, count: int, elements: np.ndarray) -> None:
     allocation.modified = True
     if allocation.flags is not None:
-        flags = allocation.flag_view(size, count)
-        flags[elements] = np.iinfo(flags.dtype).max
+        allocation.flag_view(size, count)[elements] = all_defined(size)
 
 
 def _count(wave: Wave, allocation: Allocation, access: Access, lanes: Lanes) -> None:

@@ -18,6 +18,7 @@ _WIDTHS = {"pred": 1, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 3
 _WIDTHS |= {f"{kind}{width}": width for kind in "bus" for width in (8, 16, 32, 64)}
 _LINKAGE = (".visible", ".weak", ".extern", ".common")
 _SPACES = (".global", ".const", ".shared", ".local", ".param")
+_MAX_REGISTERS = 1 << 18  # of one declaration: what a range may make the parser allocate
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inl")
 
 Location = tuple[int, int, int]  # file, line, column
@@ -47,7 +48,10 @@ class _Body:
 
 def parse(text: str) -> ir.Module:
     """The module in `text`. Raises PtxError."""
-    return _Parser(text).module()
+    try:
+        return _Parser(text).module()
+    except RecursionError:
+        raise PtxError("PTX: braces are nested too deeply") from None
 
 
 class _Parser:
@@ -69,9 +73,9 @@ class _Parser:
 
     def take(self, text: str | None = None, kind: str | None = None) -> str:
         """The next token's text, which must be `text` or of `kind` if given."""
-        token = self.tokens[self.index]
-        if (text is not None and token.text != text) or (kind is not None and token.kind != kind):
-            raise self.error(f"expected {text or kind}, found {token.text or 'the end'!r}")
+        token = self.here
+        if token.kind == "end" or text not in (None, token.text) or kind not in (None, token.kind):
+            raise self.error(f"expected {text or kind or 'more'}, found {token.text or 'the end'!r}")
         self.index += 1
         return token.text
 
@@ -82,7 +86,6 @@ class _Parser:
         return True
 
     def error(self, message: str) -> PtxError:
-        line = self.text.count("\n", 0, self.here.position) + 1
         return error_at(self.text, self.here.position, message)
 
     def integer(self) -> int:
@@ -98,15 +101,14 @@ class _Parser:
         target = ""
         while self.here.kind != "end":
             directive = self.here.text
-            if directive == ".version":
-                self.index += 2
+            if directive in (".version", ".address_size"):
+                self.take()
+                self.take()
             elif directive == ".target":
                 self.take()
                 target = self.take(kind="name")
                 while self.accept(","):
                     self.take(kind="name")
-            elif directive == ".address_size":
-                self.index += 2
             elif directive in (".file", ".loc", ".section", ".pragma"):
                 self.debug_directive()
             elif directive == ";":
@@ -365,7 +367,10 @@ class _Parser:
             name = self.take(kind="name")
             names = [name]
             if self.accept("<"):
-                names = [f"{name}{number}" for number in range(self.integer())]
+                count = self.integer()
+                if count > _MAX_REGISTERS:
+                    raise self.error(f"{count} registers")
+                names = [f"{name}{number}" for number in range(count)]
                 self.take(">")
             for name in names:
                 register = ir.Register(name + scope.suffix)
@@ -416,6 +421,8 @@ class _Parser:
         text = " ".join(self.text[start : self.here.position].split()) + ";"
         self.take(";")
         if opcode == "call":
+            if not any(operands) or (len(operands) == 1 and isinstance(operands[0], ir.Vector)):
+                raise self.error("a call without a function")
             operands = _call_operands(operands)
         elif "f32" in modifiers and "f64" not in modifiers:
             operands = [as_f32(x) if isinstance(x, ir.Immediate) else x for x in operands]
@@ -519,12 +526,8 @@ def _header_files(tokens: list[Token]) -> frozenset[int]:
 
 
 def _call_operands(operands: list[ir.Operand | None]) -> list[ir.Operand | None]:
-    """`(returns), function, (arguments), prototype` with every part but the function optional."""
-    returns, arguments = ir.Vector(()), ir.Vector(())
-    rest = list(operands)
-    if isinstance(rest[0], ir.Vector):
-        returns = rest.pop(0)
-    function = rest.pop(0)
-    if rest and isinstance(rest[0], ir.Vector):
-        arguments = rest.pop(0)
-    return [returns, function, arguments]
+    """`(returns), function, (arguments), prototype`, of which only the function is required."""
+    returns = operands[0] if isinstance(operands[0], ir.Vector) else None
+    function, *rest = operands[1:] if returns else operands
+    arguments = rest[0] if rest and isinstance(rest[0], ir.Vector) else None
+    return [returns or ir.Vector(()), function, arguments or ir.Vector(())]

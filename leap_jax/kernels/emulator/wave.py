@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WARP = 32
 MAX_DEPTH = 256  # calls
 _SPARSE = 8  # a group below 1 / 8 of all lanes never works on whole arrays
+_CLOCK_CHECK = 64  # instructions between two looks at the clock
 _NO_LIMIT = 1 << 62
 _LOOP_PATIENCE = 1 << 14  # backward branches of one group before the others get a turn
 _SPIN_PATIENCE = 1 << 4  # the same for loops that look at memory which others may write
@@ -191,6 +192,7 @@ class Wave:
 
         self._make_windows()
         self.issued = 0  # warp-level steps so far: the clock
+        self._next_clock_check = 0
         self._steps_all = 0
         self._steps = np.zeros(self.lanes, np.int64)  # on top of _steps_all
         self._budget = plan.limits.instructions_per_thread
@@ -366,8 +368,10 @@ class Wave:
             self._budget = self.plan.limits.instructions_per_thread - used
             if self._budget < 0:
                 raise self._timeout(f"{self.plan.limits.instructions_per_thread} instructions in one thread", lanes)
-        if time.perf_counter() > self.plan.deadline:
-            raise self._timeout(f"{self.plan.limits.seconds:g} seconds", lanes)
+        if self.issued >= self._next_clock_check:
+            self._next_clock_check = self.issued + _CLOCK_CHECK
+            if time.perf_counter() > self.plan.deadline:
+                raise self._timeout(f"{self.plan.limits.seconds:g} seconds", lanes)
 
     def _timeout(self, what: str, lanes: Lanes) -> Fault:
         line = self.line_of(max(range(len(self._heat)), key=self._heat.__getitem__))

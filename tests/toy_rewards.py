@@ -1,0 +1,21 @@
+"""Rewards as a user would write them, named in a config by dotted path."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from leap_jax.algorithm.rewards import Groups
+
+
+def by_length(groups: Groups):
+    """Minus the length of the longest response in hundreds of tokens: it tells rollouts apart that all fail."""
+    return -jnp.max(groups.response_tokens, axis=-1) / 100.0
+
+
+def not_a_number(groups: Groups):
+    return jnp.full(groups.valid.shape, jnp.nan)
+
+
+def one_a_group(groups: Groups):
+    """The wrong shape: [P], not [P, G]."""
+    return jnp.zeros(groups.valid.shape[0])
