@@ -16,7 +16,7 @@ def get_config(variant: str = "") -> ConfigDict:
         raise ValueError(f"experiments/leap.py has the variants '' and 'smoke', not {variant!r}")
     config = ConfigDict()
     config.seed = 0
-    config.steps = 60  # optimiser steps
+    config.steps = 100  # optimiser steps
     config.prompts_per_step = 8
     config.group_size = 8  # rollouts of one prompt, G
     config.max_turns = 3  # T
@@ -63,18 +63,18 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.sampling = ConfigDict()
     config.sampling.temperature = 1.0
-    config.sampling.max_prompt_tokens = 72
-    config.sampling.max_response_tokens = 352
+    config.sampling.max_prompt_tokens = 64
+    config.sampling.max_response_tokens = 128
     config.sampling.max_feedback_tokens = 128
     config.sampling.batch_buckets = (8, 16, 32)  # rows decoded together; the largest is one part of a step
 
     # Supervised warm start on answers that the harness verified.
     config.cold_start = ConfigDict()
-    config.cold_start.compositions = 1600  # train compositions, one verified answer each
-    config.cold_start.repairs = 800  # conversations broken answer -> feedback -> correct answer
-    config.cold_start.steps = 300
-    config.cold_start.batch_size = 16  # packed rows
-    config.cold_start.sequence_tokens = 512
+    config.cold_start.compositions = 1800  # train compositions, one verified answer each
+    config.cold_start.repairs = 900  # conversations broken answer -> feedback -> correct answer
+    config.cold_start.steps = 380
+    config.cold_start.batch_size = 8  # packed rows
+    config.cold_start.sequence_tokens = 256
     config.cold_start.optimizer = "muon"
     config.cold_start.learning_rate = 0.02
     config.cold_start.warmup_steps = 20
@@ -122,7 +122,6 @@ def smoke(config: ConfigDict) -> None:
     config.policy.ffw_dim = 128
     config.policy.vocab_size = 512
     config.sampling.max_response_tokens = 96
-    config.sampling.max_prompt_tokens = 96
     config.sampling.batch_buckets = (4, 8)
     config.cold_start.compositions = 24
     config.cold_start.repairs = 8

@@ -119,7 +119,7 @@ def row_widths(longest: int) -> list[int]:
 def prepare_jax(config: ConfigDict) -> None:
     """Keep compiled steps in the cache folder, so that a second start does not compile them again."""
     jax.config.update("jax_compilation_cache_dir", str(Path(config.cache_dir).expanduser() / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def report_devices(config: ConfigDict) -> None:

@@ -78,7 +78,10 @@ def validate(config: ConfigDict) -> None:
             "kernels.device=pycuda: this version runs kernels on the emulator only; set kernels.device=emulator"
         )
     _one_of(config, "kernels.device", DEVICES)
-    rewards.resolve(config.reward)
+    try:
+        rewards.resolve(config.reward)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
     updates = config.steps * config.optimizer.updates_per_step
     for warmup, total, name in (

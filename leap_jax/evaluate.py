@@ -44,10 +44,10 @@ def scores(groups: Sequence[Sequence[Episode]], max_turns: int) -> Iterator[tupl
     unbiased, k up to the group's size. recovery: share of the episodes that failed turn 1 and pass later.
     """
     episodes = [e for group in groups for e in group if e.valid]
-    total = max(1, len(episodes))
+    total = len(episodes)
     passed_at = Counter(e.first_pass for e in episodes)
     for turn in range(1, max_turns + 1):
-        yield f"acc@{turn}", sum(passed_at[t] for t in range(1, turn + 1)) / total
+        yield f"acc@{turn}", sum(passed_at[t] for t in range(1, turn + 1)) / max(1, total)
     first = [[e.first_pass == 1 for e in group if e.valid] for group in groups]
     for k in sorted({1, min(map(len, first), default=1)} - {0, 1}):
         yield f"pass@{k}", float(np.mean([pass_at_k(len(group), sum(group), k) for group in first]))

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from leap_jax import corpus
 from leap_jax.checkpoint import atomic_folder, load_params, save_params
-from leap_jax.config import flatten
+from leap_jax.config import ConfigError, flatten
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.metrics import ProgressBar
 from leap_jax.policy import cold_start
@@ -102,13 +102,24 @@ def cold_started(config: ConfigDict, conversations: list[Conversation], check_in
     tokenizer = Tokenizer.train(
         (turn.text for conversation in conversations for turn in conversation), config.policy.vocab_size
     )
-    fitting = [c for c in conversations if len(encode_conversation(c, tokenizer)[0]) <= settings.sequence_tokens]
+
+    def fits(conversation: Conversation) -> bool:
+        ids, imitate = encode_conversation(conversation, tokenizer)
+        return len(ids) <= settings.sequence_tokens and sum(imitate) <= config.sampling.max_response_tokens
+
+    fitting = list(filter(fits, conversations))
     logging.info(
-        "cold start: %d of %d conversations fit cold_start.sequence_tokens=%d",
+        "cold start: %d of %d conversations fit cold_start.sequence_tokens=%d and sampling.max_response_tokens=%d",
         len(fitting),
         len(conversations),
         settings.sequence_tokens,
+        config.sampling.max_response_tokens,
     )
+    if not fitting:
+        raise ConfigError(
+            f"sampling.max_response_tokens={config.sampling.max_response_tokens}, "
+            f"cold_start.sequence_tokens={settings.sequence_tokens}: no verified answer fits; raise them"
+        )
     graphdef, params = nnx.split(new_model(config, tokenizer))
     with ProgressBar(settings.steps, label="cold start", log_every=20) as bar:
 
@@ -171,6 +182,7 @@ def corpus_key(config: ConfigDict) -> str:
 def policy_key(config: ConfigDict) -> str:
     """A hash of all that decides the cold-started weights."""
     values = flatten(config.cold_start) | flatten(config.policy, "policy.") | {"corpus": corpus_key(config)}
+    values["max_response_tokens"] = config.sampling.max_response_tokens
     sources = [PACKAGE / "initial_policy.py", *(PACKAGE / "policy").rglob("*.py")]
     return _digest(values, sources, ("flax", "jax", "jaxlib", "optax", "tokenizers"))
 

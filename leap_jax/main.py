@@ -21,17 +21,25 @@ EVALUATE = flags.DEFINE_boolean("evaluate", False, "Evaluate the latest checkpoi
 def parse_flags(argv: list[str]) -> list[str]:
     """Parse flags; a bad one ends the program with one line that names it."""
     try:
-        rest = app.parse_flags_with_usage(argv)
+        rest = flags.FLAGS(argv)
         if len(rest) > 1:
             raise ValueError(f"unexpected argument {rest[1]!r}: every option starts with --")
         if flags.FLAGS["config"].value is None:
             raise ValueError("--config is missing: give an experiment, such as --config=experiments/leap.py")
         CONFIG.value.to_dict()  # a file that does not load raises here
     except (AttributeError, KeyError, TypeError) as error:
-        sys.exit(f"error: unknown config key {error}: the keys are in experiments/leap.py")
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"error: {error}")
+        while isinstance(error.args[0], Exception):  # of the same error, wrapped
+            error = error.args[0]
+        what = " ".join(str(error.args[0]).split())
+        sys.exit(f"error: unknown config key {what} (the keys are in experiments/leap.py)")
+    except (flags.Error, ValueError, OSError, ImportError) as error:
+        sys.exit(f"error: {last_line(error)}")
     return rest
+
+
+def last_line(error: Exception) -> str:
+    """What went wrong, where the flag library quotes a whole traceback."""
+    return str(error).strip().splitlines()[-1].strip()
 
 
 def default_workdir() -> Path:
@@ -46,6 +54,8 @@ def main(argv: list[str]) -> None:
     from leap_jax import train
     from leap_jax.checkpoint import CheckpointError
     from leap_jax.config import ConfigError
+    from leap_jax.interrupt import Interrupted
+    from leap_jax.kernels.compiler import CompilerUnavailable
 
     workdir = Path(WORKDIR.value) if WORKDIR.value else default_workdir()
     try:
@@ -53,7 +63,9 @@ def main(argv: list[str]) -> None:
             train.evaluate_latest(CONFIG.value, workdir)
         else:
             train.train(CONFIG.value, workdir)
-    except (ConfigError, CheckpointError, train.RunError, OSError) as error:
+    except Interrupted:
+        logging.info("stopped before the first step; the same command starts again")
+    except (ConfigError, CheckpointError, CompilerUnavailable, train.RunError, FloatingPointError, OSError) as error:
         logging.debug("", exc_info=True)
         sys.exit(f"error: {error}")
 

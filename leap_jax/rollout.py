@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from leap_jax.algorithm.gate import Gate
 from leap_jax.algorithm.rewards import Groups
+from leap_jax.config import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
 from leap_jax.kernels.pool import VerificationPool
@@ -181,7 +181,9 @@ class _Part:
     def _sample(self, turn: int) -> None:
         """Sample one response a row and hand it to the pool."""
         group_size = len(self.groups[0])
-        keys = self._keys(turn, jnp.array([p * group_size + g for p, g in self._rows]))
+        rows = np.zeros(self._actor.sampler.batch_buckets[-1], np.int32)  # padded: one shape for all turns
+        rows[: len(self._rows)] = [p * group_size + g for p, g in self._rows]
+        keys = self._keys(turn, rows)[: len(self._rows)]
         self._state, responses, logprobs, truncated = self._actor.sampler.sample(
             self._params, self._state, keys, self._actor.temperature
         )
@@ -202,10 +204,10 @@ def row_keys(seed: int, purpose: int, step: int, first_row: int, turn: int, rows
 
 
 def prompt_ids(tokenizer: Tokenizer, sampler: Sampler, task: str) -> list[int]:
-    """The ids a policy is asked with. ValueError where the prompt does not fit."""
+    """The ids a policy is asked with. ConfigError where the prompt does not fit."""
     ids = tokenizer.prompt_ids(load_task(task).prompt())
     if len(ids) > sampler.max_prompt_tokens:
-        raise ValueError(
+        raise ConfigError(
             f"the prompt of task {task} has {len(ids)} tokens: raise "
             f"sampling.max_prompt_tokens={sampler.max_prompt_tokens}"
         )

@@ -28,7 +28,7 @@ def summarise(rollouts: Rollouts, groups: Groups, rewards: np.ndarray) -> dict[s
         "train/open_share": float(np.mean(rollouts.gate.open)),
         "train/easy_share": float(np.mean(rollouts.gate.easy)),
         "train/catastrophic_share": float(np.mean(rollouts.gate.catastrophic)),
-        "train/zero_signal_share": float(np.mean(~np.any(rewards != rewards[:, :1], axis=1))),
+        "train/zero_signal_share": float(np.mean(zero_signal(rewards, valid))),
         "train/recovery": float(recovered.sum() / max(1, (went_on & valid).sum())),
         "train/invalid_share": float(np.mean(~valid)),
         "train/truncated_share": float(np.mean([turn.truncated for turn in turns])),
@@ -41,3 +41,10 @@ def summarise(rollouts: Rollouts, groups: Groups, rewards: np.ndarray) -> dict[s
     }
     values |= {f"train/outcome/{o}": first[o] / failed_first.size for o in Outcome}
     return values
+
+
+def zero_signal(rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Whether all valid rollouts of a group earn the same, and so teach nothing. [P, G], [P, G] bool -> [P] bool."""
+    lowest = np.min(np.where(valid, rewards, np.inf), axis=1)
+    highest = np.max(np.where(valid, rewards, -np.inf), axis=1)
+    return ~(lowest < highest)

@@ -19,11 +19,13 @@ from leap_jax.evaluate import evaluate, scores
 from leap_jax.initial_policy import initial_policy
 from leap_jax.interrupt import Interrupt
 from leap_jax.kernels import generator
+from leap_jax.kernels.pool import VerificationPool
 from leap_jax.metrics import MetricsWriter, ProgressBar, append_jsonl, peak_memory_bytes, truncate_jsonl
 from leap_jax.rollout import TRAIN, Actor, Episode, collect, to_groups
 from leap_jax.summary import summarise
 
 BEST_METRIC = "eval/heldout/acc@1"
+KNOWN_TASK = "relu"  # its baseline is verified before anything else
 TASK_STRIDE = 1_000_000  # the tasks of step s are drawn from generator seed s * TASK_STRIDE on
 
 
@@ -40,6 +42,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     with ExitStack() as stack:
         interrupt = stack.enter_context(Interrupt())
         pool = stack.enter_context(assemble.pool(config))
+        require_working(pool)
         policy = initial_policy(config, pool, interrupt.check)
         actor = assemble.actor(config, policy, pool)
         learner = assemble.learner(config, policy)
@@ -77,6 +80,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
             groups = to_groups(rollouts.episodes, config.max_turns)
             refuse_infra_errors(config, rollouts.episodes)
             rewards = np.asarray(algorithm.reward(groups))
+            require_one_reward_a_rollout(config, rewards, groups.valid.shape)
             advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
             require_finite(step, reward=rewards, advantage=advantages)
             updating = time.monotonic()
@@ -118,6 +122,7 @@ def evaluate_latest(config: ConfigDict, workdir: Path) -> None:
     assemble.prepare_jax(config)
     assemble.report_devices(config)
     with Interrupt() as interrupt, assemble.pool(config) as pool:
+        require_working(pool)
         policy = initial_policy(config, pool, interrupt.check)
         with open_checkpoints(config, workdir, read_only=True) as checkpoints:
             restored = checkpoints.restore_latest(assemble.learner(config, policy).init(policy.params))
@@ -163,6 +168,14 @@ def open_checkpoints(config: ConfigDict, workdir: Path, read_only: bool = False)
     )
 
 
+def require_working(pool: VerificationPool) -> None:
+    """Raise RunError unless the workers find a known answer correct."""
+    try:
+        pool.check(KNOWN_TASK)
+    except RuntimeError as error:
+        raise RunError(str(error)) from error
+
+
 def refuse_infra_errors(config: ConfigDict, groups: list[list[Episode]]) -> None:
     """Raise RunError where too many verdicts say nothing about their answers."""
     verdicts = [turn.verdict for group in groups for episode in group for turn in episode.turns]
@@ -173,6 +186,12 @@ def refuse_infra_errors(config: ConfigDict, groups: list[list[Episode]]) -> None
             f"kernels.infra_error_limit={config.kernels.infra_error_limit}; the last one: "
             f"{unjudged[-1].outcome}: {json.dumps(unjudged[-1].message[-300:])}"
         )
+
+
+def require_one_reward_a_rollout(config: ConfigDict, rewards: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raise RunError where a reward function returns anything else."""
+    if rewards.shape != shape:
+        raise RunError(f"reward={config.reward}: returned an array of shape {rewards.shape}, not [P, G] = {shape}")
 
 
 def require_finite(step: int, **arrays: np.ndarray) -> None:

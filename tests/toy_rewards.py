@@ -8,8 +8,8 @@ from leap_jax.algorithm.rewards import Groups
 
 
 def by_length(groups: Groups):
-    """Minus the length of the longest response in hundreds of tokens: it tells rollouts apart that all fail."""
-    return -jnp.max(groups.response_tokens, axis=-1) / 100.0
+    """Minus the length of all responses in hundreds of tokens: it tells rollouts apart that all fail."""
+    return -jnp.sum(groups.response_tokens, axis=-1) / 100.0
 
 
 def not_a_number(groups: Groups):

@@ -22,7 +22,7 @@ from leap_jax.kernels.task import Scalars, Task
 # The mix of tasks, as weights. Longer chains, more row operations and more second inputs make harder tasks.
 KINDS = {"elementwise": 6, "reduction": 2, "normalisation": 2}
 LENGTHS = {  # elementwise operations in a chain
-    "elementwise": {1: 1, 2: 3, 3: 5, 4: 6},
+    "elementwise": {1: 2, 2: 5, 3: 4, 4: 3},
     "reduction": {1: 3, 2: 4, 3: 3},
     "normalisation": {1: 4, 2: 4, 3: 1},
 }

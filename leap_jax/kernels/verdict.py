@@ -65,7 +65,8 @@ class Mismatch:
     index: tuple[int, ...]  # first wrong element
     got: str
     want: str
-    pattern: str  # untouched, all_zero, all_nan, first_block_only, last_tile, transposed, shifted, constant_offset, scaled, input_modified, some
+    pattern: str  # untouched, all_zero, all_nan, first_block_only, last_tile, transposed, shifted, constant_offset,
+    # scaled, input_modified, or `some`
     shape: dict[str, int]  # the scalars of the check
     regime: str
     public: bool

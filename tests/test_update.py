@@ -1,0 +1,258 @@
+"""The update against a loop over single episodes that is written down independently of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from episodes import CORRECT, INCORRECT, INFRA_ERROR, Episode, episode
+from tiny_policy import split, tiny
+
+from leap_jax.policy import transformer
+from leap_jax.update import Learner, Objective, global_count, micro_batches, to_batch
+
+GRAPHDEF, PARAMS = split(tiny(layers=1), seed=1)
+MAX_TURNS, LONGEST = 3, 16
+WIDTHS = (8, LONGEST)
+CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.28, 0.9
+CONSTANTS = Objective(
+    temperature=TEMPERATURE,
+    clip_low=CLIP_LOW,
+    clip_high=CLIP_HIGH,
+    kl_coef=0.0,
+    aggregation="token",
+    ratio="token",
+    constant_tokens=9,
+    chunk=8,
+)
+# Two groups of four: single and multi-turn episodes, one that could not be judged, one that earned nothing.
+GROUPS = [
+    [
+        episode(CORRECT, seed=0),
+        episode(INCORRECT, CORRECT, seed=1),
+        episode(INCORRECT, INCORRECT, INCORRECT, seed=2),
+        episode(INCORRECT, INFRA_ERROR, seed=3),
+    ],
+    [
+        episode(INCORRECT, seed=4),
+        episode(INCORRECT, INCORRECT, CORRECT, seed=5),
+        *(episode(CORRECT, seed=s) for s in (6, 7)),
+    ],
+]
+ADVANTAGES = np.random.default_rng(0).normal(size=(2, 4, MAX_TURNS)).astype(np.float32)
+ADVANTAGES[1, 3] = 0.0
+EPISODES = [one for group in GROUPS for one in group]
+
+
+def gradient_keeper() -> optax.GradientTransformation:
+    """An optimiser that takes no step and keeps the gradient as its state."""
+    return optax.GradientTransformation(
+        lambda params: jax.tree.map(jnp.zeros_like, params),
+        lambda gradient, state, params: (jax.tree.map(jnp.zeros_like, gradient), gradient),
+    )
+
+
+@cache
+def learner(
+    constants: Objective = CONSTANTS,
+    *,
+    optimizer: optax.GradientTransformation | None = None,
+    updates_per_step: int = 1,
+    micro_batch_tokens: int = 4 * LONGEST,
+    row_tokens: tuple[int, ...] = WIDTHS,
+) -> Learner:
+    return Learner(
+        GRAPHDEF,
+        optimizer or gradient_keeper(),
+        constants,
+        updates_per_step=updates_per_step,
+        micro_batch_tokens=micro_batch_tokens,
+        row_tokens=row_tokens,
+        reference_params=PARAMS if constants.kl_coef > 0 else None,
+    )
+
+
+@cache
+def descending(constants: Objective = CONSTANTS, **sizes: int) -> Learner:
+    return learner(constants, optimizer=optax.sgd(0.1), row_tokens=(LONGEST,), **sizes)
+
+
+def own(params):
+    """A copy: the update gives its buffers away."""
+    return jax.tree.map(jnp.copy, params)
+
+
+def gradient(learning: Learner, groups=GROUPS, advantages=ADVANTAGES):
+    state, values = learning.update(learning.init(own(PARAMS)), groups, advantages)
+    return state.opt_state, values
+
+
+@jax.jit
+def loop_loss_sum(params, tokens, is_response, sampled, advantage):
+    """sum_t -min(r A, clip(r) A) of one episode; all [T], sampled and advantage are 0 outside responses."""
+    positions, segment = jnp.arange(LONGEST)[None], jnp.ones((1, LONGEST), jnp.int32)
+    hidden = transformer.forward(GRAPHDEF, params, tokens[None], positions, segment)
+    logits = transformer.unembed(GRAPHDEF, params, hidden)[0] / TEMPERATURE
+    logprobs = jnp.take_along_axis(jax.nn.log_softmax(logits)[:-1], tokens[1:, None], axis=1)[:, 0]
+    r = jnp.exp(logprobs - sampled[1:])
+    surrogate = jnp.minimum(r * advantage[1:], jnp.clip(r, 1 - CLIP_LOW, 1 + CLIP_HIGH) * advantage[1:])
+    return -jnp.sum(jnp.where(is_response[1:], surrogate, 0.0))
+
+
+loop_gradient_of_sum = jax.jit(jax.grad(loop_loss_sum))
+
+
+def spread(one: Episode, advantages) -> tuple[np.ndarray, ...]:
+    """An episode as arrays [T], token by token; what follows it does not matter to a causal policy."""
+    rows = [(token, False, 0.0, 0.0) for token in one.prompt_ids]
+    for turn, advantage in zip(one.turns, advantages, strict=False):
+        rows += [(t, True, s, advantage) for t, s in zip(turn.response_ids, turn.sampled_logprobs, strict=True)]
+        rows += [(token, False, 0.0, 0.0) for token in turn.feedback_ids]
+    rows += [(0, False, 0.0, 0.0)] * (LONGEST - len(rows))
+    return tuple(np.array(c, d) for c, d in zip(zip(*rows, strict=True), ("i4", "?", "f4", "f4"), strict=True))
+
+
+def loop_gradient(groups=GROUPS, advantages=ADVANTAGES, aggregation="token"):
+    """The gradient of the mean loss: one episode after another, every valid one counts."""
+    total, count = jax.tree.map(jnp.zeros_like, PARAMS), 0
+    for one, weights in zip(
+        (e for group in groups for e in group), np.reshape(advantages, (-1, MAX_TURNS)), strict=True
+    ):
+        if any(turn.verdict.outcome is INFRA_ERROR for turn in one.turns):
+            continue
+        tokens = sum(len(turn.response_ids) for turn in one.turns)
+        scale = {"token": 1, "sequence": 1 / tokens, "constant": 1 / CONSTANTS.constant_tokens}[aggregation]
+        count += tokens if aggregation == "token" else 1
+        part = loop_gradient_of_sum(PARAMS, *spread(one, weights))
+        total = jax.tree.map(lambda a, b: a + scale * b, total, part)  # noqa: B023
+    return jax.tree.map(lambda leaf: leaf / count, total)
+
+
+def assert_close(found, expected, tolerance=2e-5):
+    scale = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(expected))
+    assert scale > 1e-3
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale), found, expected)
+
+
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
+def test_the_gradient_is_that_of_a_loop_over_episodes(aggregation):
+    """So prompt and feedback tokens earn nothing, invalid episodes count nowhere, skipping zeros changes nothing."""
+    widths = WIDTHS if aggregation == "token" else (LONGEST,)
+    found, values = gradient(learner(CONSTANTS._replace(aggregation=aggregation), row_tokens=widths))
+    assert_close(found, loop_gradient(aggregation=aggregation))
+    assert values["gradient_norm"] == pytest.approx(float(optax.tree.norm(found)), rel=1e-5)
+
+
+@pytest.mark.parametrize(("micro_batch_tokens", "row_tokens"), [(1, WIDTHS), (48, (24,))])
+def test_micro_batches_and_widths_change_nothing(micro_batch_tokens, row_tokens):
+    expected, expected_values = gradient(learner())
+    found, values = gradient(learner(micro_batch_tokens=micro_batch_tokens, row_tokens=row_tokens))
+    assert_close(found, expected)
+    assert values == pytest.approx(expected_values, rel=1e-4, abs=1e-6)
+
+
+def test_an_invalid_episode_counts_nowhere():
+    """Neither its tokens nor its advantage; an episode without advantage does count, in the divisor."""
+    expected, _ = gradient(learner())
+    changed = ADVANTAGES.copy()
+    changed[0, 3] = 1e3
+    longer = episode(INCORRECT, INFRA_ERROR, seed=99)
+    longer.turns[0].response_ids *= 2
+    assert_close(gradient(learner(), [[*GROUPS[0][:3], longer], GROUPS[1]], changed)[0], expected)
+
+    without = [GROUPS[0], [*GROUPS[1][:3], episode(INFRA_ERROR, seed=7)]]
+    tokens = [
+        sum(len(turn.response_ids) for one in g for e in one if e.valid for turn in e.turns) for g in (GROUPS, without)
+    ]
+    assert tokens[0] > tokens[1]
+    scaled = jax.tree.map(lambda leaf: leaf * tokens[0] / tokens[1], expected)
+    assert_close(gradient(learner(), without)[0], scaled)
+
+
+def test_no_advantage_no_step():
+    learning = learner(optimizer=optax.adamw(1e-2, weight_decay=0.1))
+    state = learning.init(own(PARAMS))
+    after, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES))
+    assert values == {"gradient_norm": 0.0}
+    jax.tree.map(np.testing.assert_array_equal, after, state)
+
+
+def test_an_update_raises_what_earned_and_lowers_what_cost():
+    learning = descending()
+    advantages = np.full_like(ADVANTAGES, 1.0)
+    advantages[1] = -1.0
+    after, _ = learning.update(learning.init(own(PARAMS)), GROUPS, advantages)
+
+    def log_likelihood(params, group):  # the loop's loss with A = 1 and no old policy is -sum of probabilities
+        return sum(-loop_loss_sum(params, *spread(e, [1.0] * 3)) for e in group if e.valid)
+
+    assert log_likelihood(after.params, GROUPS[0]) > log_likelihood(PARAMS, GROUPS[0])
+    assert log_likelihood(after.params, GROUPS[1]) < log_likelihood(PARAMS, GROUPS[1])
+
+
+def test_the_kl_term_pulls_to_the_reference():
+    """Without advantages: no pull at the reference itself, and downhill towards it from elsewhere."""
+    anchored = CONSTANTS._replace(kl_coef=0.1)
+    learning = descending(anchored)
+    _, values = learning.update(learning.init(own(PARAMS)), GROUPS, np.zeros_like(ADVANTAGES))
+    assert values["kl_reference"] == pytest.approx(0.0, abs=1e-9)
+    assert values["gradient_norm"] < 1e-6
+
+    noise = np.random.default_rng(5)
+    away = jax.tree.map(lambda leaf: leaf + 0.05 * noise.normal(size=leaf.shape).astype(np.float32), own(PARAMS))
+    state, kl = learning.init(away), []
+    for _ in range(12):
+        state, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES))
+        kl.append(values["kl_reference"])
+    assert all(later < earlier for earlier, later in pairwise(kl))
+    assert kl[-1] < 0.8 * kl[0]
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run():
+    broken = ADVANTAGES.copy()
+    broken[0, 1] = np.inf
+    with pytest.raises(FloatingPointError, match="gradient is not finite"):
+        gradient(learner(), advantages=broken)
+
+
+def test_updates_per_step_are_one_after_another_by_prompt():
+    halves, whole = descending(updates_per_step=2), descending()
+    state = whole.init(own(PARAMS))
+    for half in (slice(0, 1), slice(1, 2)):
+        state, _ = whole.update(state, GROUPS[half], ADVANTAGES[half])
+    both, _ = halves.update(halves.init(own(PARAMS)), GROUPS, ADVANTAGES)
+    assert_close(both.params, state.params, tolerance=1e-6)
+
+
+def test_the_count_of_an_update():
+    assert global_count(EPISODES, "token") == sum(len(t.response_ids) for e in EPISODES for t in e.turns)
+    assert global_count(EPISODES, "sequence") == global_count(EPISODES, "constant") == 8
+    assert global_count([], "token") == 1
+
+
+def test_micro_batches_hold_every_episode_once_in_few_shapes():
+    pairs = list(zip(EPISODES, ADVANTAGES.reshape(-1, MAX_TURNS), strict=True))
+    batches = list(micro_batches(pairs, WIDTHS, 3 * LONGEST))
+    assert {batch.tokens.shape for batch in batches} == {(6, 8), (3, LONGEST)}
+    rows = [row[ids == 1].tolist() for b in batches for row, ids in zip(b.tokens, b.segment_ids, strict=True)]
+    assert sorted(filter(None, rows)) == sorted(spread(one, [0] * 3)[0][: one.num_tokens].tolist() for one in EPISODES)
+
+
+def test_a_batch_puts_everything_at_response_tokens_only():
+    one, weights = EPISODES[2], ADVANTAGES[0, 2]
+    tokens, is_response, sampled, advantage = spread(one, weights)
+    batch = to_batch([(one, weights)], 2, LONGEST)
+    count = is_response.sum()
+    np.testing.assert_array_equal(batch.tokens[0], tokens)
+    np.testing.assert_array_equal(batch.segment_ids[0], np.arange(LONGEST) < one.num_tokens)
+    np.testing.assert_array_equal(batch.response_index[0, :count], np.flatnonzero(is_response))
+    np.testing.assert_array_equal(batch.sampled_logprobs[0, :count], sampled[is_response])
+    np.testing.assert_array_equal(batch.advantages[0, :count], advantage[is_response])
+    assert (batch.response_index[0, count:] == -1).all()
+    assert (batch.response_index[1] == -1).all()
+    assert not batch.segment_ids[1].any()
