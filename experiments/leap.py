@@ -16,7 +16,7 @@ def get_config(variant: str = "") -> ConfigDict:
         raise ValueError(f"experiments/leap.py has the variants '' and 'smoke', not {variant!r}")
     config = ConfigDict()
     config.seed = 0
-    config.steps = 100  # optimiser steps
+    config.steps = 80  # optimiser steps
     config.prompts_per_step = 8
     config.group_size = 8  # rollouts of one prompt, G
     config.max_turns = 3  # T
@@ -42,12 +42,12 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # adamw, muon
-    config.optimizer.learning_rate = 3e-4
+    config.optimizer.learning_rate = 1e-4
     config.optimizer.warmup_steps = 5
     config.optimizer.weight_decay = 0.0
     config.optimizer.grad_clip = 1.0  # global norm
     config.optimizer.updates_per_step = 1  # the rollouts of a step are split, by prompt, into that many updates
-    config.optimizer.micro_batch_tokens = 6144  # tokens in memory at once; changes no result
+    config.optimizer.micro_batch_tokens = 2816  # tokens in memory at once; changes no result
 
     config.policy = ConfigDict()
     config.policy.embed_dim = 192
@@ -66,13 +66,13 @@ def get_config(variant: str = "") -> ConfigDict:
     config.sampling.max_prompt_tokens = 64
     config.sampling.max_response_tokens = 128
     config.sampling.max_feedback_tokens = 128
-    config.sampling.batch_buckets = (8, 16, 32)  # rows decoded together; the largest is one part of a step
+    config.sampling.batch_buckets = (8, 32)  # rows decoded together; the largest is one part of a step
 
     # Supervised warm start on answers that the harness verified.
     config.cold_start = ConfigDict()
-    config.cold_start.compositions = 1800  # train compositions, one verified answer each
-    config.cold_start.repairs = 900  # conversations broken answer -> feedback -> correct answer
-    config.cold_start.steps = 380
+    config.cold_start.compositions = 1500  # train compositions, one verified answer each
+    config.cold_start.repairs = 700  # conversations broken answer -> feedback -> correct answer
+    config.cold_start.steps = 340
     config.cold_start.batch_size = 8  # packed rows
     config.cold_start.sequence_tokens = 256
     config.cold_start.optimizer = "muon"
@@ -95,7 +95,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.kernels.infra_error_limit = 0.05  # share of a step's verdicts above which the run stops
 
     config.evaluation = ConfigDict()
-    config.evaluation.every_steps = 20  # 0: only before and after training
+    config.evaluation.every_steps = 40  # 0: only before and after training
     config.evaluation.tasks = 64  # held-out compositions, the same in every evaluation
     config.evaluation.samples = 4  # episodes of each
     config.evaluation.max_turns = 3
@@ -121,13 +121,14 @@ def smoke(config: ConfigDict) -> None:
     config.policy.num_kv_heads = 1
     config.policy.ffw_dim = 128
     config.policy.vocab_size = 512
-    config.sampling.max_response_tokens = 96
+    config.sampling.max_response_tokens = 160
     config.sampling.batch_buckets = (4, 8)
     config.cold_start.compositions = 24
     config.cold_start.repairs = 8
     config.cold_start.steps = 6
     config.cold_start.warmup_steps = 1
     config.optimizer.warmup_steps = 1
+    config.optimizer.micro_batch_tokens = 1024
     config.cold_start.batch_size = 4
     config.evaluation.every_steps = 2
     config.evaluation.tasks = 4

@@ -109,11 +109,8 @@ def learner(config: ConfigDict, policy: Policy) -> Learner:
 
 
 def row_widths(longest: int) -> list[int]:
-    """The widths that episodes are padded to: by halves from the longest episode down to about 200 tokens."""
-    widths = [longest]
-    while widths[0] > 256:
-        widths.insert(0, -(-widths[0] * 5 // 8))
-    return widths
+    """The widths that episodes are padded to: three, each 2.5 times the one before, up to the longest episode."""
+    return [longest * 4 // 25, longest * 2 // 5, longest]
 
 
 def prepare_jax(config: ConfigDict) -> None:

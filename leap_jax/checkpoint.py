@@ -191,6 +191,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a small file that is there complete or not at all."""
+    with _write_errors(path.parent):
+        unfinished = path.with_name(path.name + ".tmp")
+        unfinished.write_text(text)
+        os.replace(unfinished, path)
+
+
 def _by_name(tree: Any) -> dict[str, Any]:
     """Return the leaves by path. Scalars become 0-d arrays."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]

@@ -20,7 +20,7 @@ from flax import nnx
 from ml_collections import ConfigDict
 
 from leap_jax import corpus
-from leap_jax.checkpoint import atomic_folder, load_params, save_params
+from leap_jax.checkpoint import CheckpointError, atomic_folder, load_params, save_params, write_text
 from leap_jax.config import ConfigError, flatten
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.metrics import ProgressBar
@@ -40,10 +40,19 @@ class Policy(NamedTuple):
     tokenizer: Tokenizer
 
 
-def initial_policy(config: ConfigDict, pool: VerificationPool, check_interrupt: Callable[[], None]) -> Policy:
-    """The cold-started policy of the config, made and cached if need be. `check_interrupt` may raise to stop."""
+def initial_policy(
+    config: ConfigDict, workdir: Path, pool: VerificationPool, check_interrupt: Callable[[], None]
+) -> Policy:
+    """The cold-started policy of the run, made and cached if need be. `check_interrupt` may raise to stop.
+
+    A workdir remembers the policy that it started from, so that a resumed run goes on with the same tokens even if
+    the code has changed. Raises CheckpointError where that policy is gone from the cache.
+    """
     cache = Path(config.cache_dir).expanduser()
-    folder = cache / f"policy-{policy_key(config)}"
+    pin = workdir / "initial_policy.txt"
+    folder = cache / (pin.read_text().strip() if pin.exists() else f"policy-{policy_key(config)}")
+    if pin.exists() and not folder.is_dir():
+        raise CheckpointError(f"{workdir} started from {folder}, which is gone: start again in a new --workdir")
     if not folder.is_dir():
         conversations = verified_corpus(config, cache, pool, check_interrupt)
         policy = cold_started(config, conversations, check_interrupt)
@@ -51,6 +60,7 @@ def initial_policy(config: ConfigDict, pool: VerificationPool, check_interrupt: 
             policy.tokenizer.save(unfinished / "tokenizer.json")
             save_params(unfinished / "params", policy.params)
         logging.info("cold start: weights are kept in %s", folder)
+    write_text(pin, folder.name + "\n")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     graphdef, shapes = nnx.split(nnx.eval_shape(lambda: new_model(config, tokenizer)))
     params = load_params(folder / "params", shapes)

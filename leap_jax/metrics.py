@@ -18,6 +18,8 @@ import rich.progress
 from absl import logging
 from tensorboardX import SummaryWriter
 
+from leap_jax.checkpoint import CheckpointError
+
 Number = int | float
 
 # Label in the progress bar, key in the metrics, format.
@@ -83,7 +85,7 @@ def append_jsonl(path: Path, *records: Mapping[str, object]) -> None:
 def truncate_jsonl(path: Path, *, after_step: int) -> None:
     """Drop the lines whose step lies after `after_step`, and a last line that was cut short. Atomic.
 
-    Raises ValueError, leaving the file alone, where another line is no JSON object with a step.
+    Raises CheckpointError, leaving the file alone, where another line is no JSON object with a step.
     """
     if not path.exists():
         return
@@ -95,7 +97,7 @@ def truncate_jsonl(path: Path, *, after_step: int) -> None:
             try:
                 step = json.loads(line)["step"]
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(
+                raise CheckpointError(
                     f"{path}, line {number}: not a JSON object with a step; repair or remove it"
                 ) from error
             if step <= after_step:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from leap_jax.checkpoint import CheckpointError
+from leap_jax.checkpoint import CheckpointError, write_text
 from leap_jax.config import flatten
 from leap_jax.rollout import Episode
 
@@ -33,9 +32,7 @@ def claim(workdir: Path, config: ConfigDict) -> None:
                 values = ", ".join(f"{k} was {theirs.get(k)!r}, is {ours.get(k)!r}" for k in different)
                 raise CheckpointError(f"{workdir} holds a run with another config ({values}): choose another --workdir")
             return
-        unfinished = path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(ours, indent=1, sort_keys=True) + "\n")
-        os.replace(unfinished, path)
+        write_text(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
     except OSError as error:
         raise CheckpointError(
             f"cannot write {workdir}: {error.strerror}; choose another --workdir or make room"
@@ -80,12 +77,10 @@ def write_evaluation(workdir: Path, step: int, groups: Sequence[Sequence[Episode
     folder = workdir / "eval"
     folder.mkdir(exist_ok=True)
     path = folder / f"step_{step:06d}.jsonl"
-    unfinished = path.with_suffix(".tmp")
     records = [
         turn_record(step, p, g, t, episode)
         for p, group in enumerate(groups)
         for g, episode in enumerate(group)
         for t in range(len(episode.turns))
     ]
-    unfinished.write_text("".join(json.dumps(record) + "\n" for record in records))
-    os.replace(unfinished, path)
+    write_text(path, "".join(json.dumps(record) + "\n" for record in records))

@@ -43,7 +43,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
         interrupt = stack.enter_context(Interrupt())
         pool = stack.enter_context(assemble.pool(config))
         require_working(pool)
-        policy = initial_policy(config, pool, interrupt.check)
+        policy = initial_policy(config, workdir, pool, interrupt.check)
         actor = assemble.actor(config, policy, pool)
         learner = assemble.learner(config, policy)
         algorithm = assemble.algorithm(config)
@@ -123,7 +123,7 @@ def evaluate_latest(config: ConfigDict, workdir: Path) -> None:
     assemble.report_devices(config)
     with Interrupt() as interrupt, assemble.pool(config) as pool:
         require_working(pool)
-        policy = initial_policy(config, pool, interrupt.check)
+        policy = initial_policy(config, workdir, pool, interrupt.check)
         with open_checkpoints(config, workdir, read_only=True) as checkpoints:
             restored = checkpoints.restore_latest(assemble.learner(config, policy).init(policy.params))
         if restored is None:

@@ -16,6 +16,7 @@ from absl import logging
 from tensorboardX.proto import event_pb2
 
 from leap_jax import metrics
+from leap_jax.checkpoint import CheckpointError
 
 
 def write_steps(workdir, steps, restored_step=-1) -> None:
@@ -102,7 +103,7 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     content = '{"step": 0}\n' + line + '\n{"step": 2}\n'
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"metrics.jsonl, line 2: not a JSON object with a step"):
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl, line 2: not a JSON object with a step"):
         metrics.truncate_jsonl(path, after_step=0)
     assert path.read_text() == content
 
