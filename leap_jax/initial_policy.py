@@ -60,7 +60,8 @@ def initial_policy(
             policy.tokenizer.save(unfinished / "tokenizer.json")
             save_params(unfinished / "params", policy.params)
         logging.info("cold start: weights are kept in %s", folder)
-    write_text(pin, folder.name + "\n")
+    if not pin.exists():
+        write_text(pin, folder.name + "\n")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     graphdef, shapes = nnx.split(nnx.eval_shape(lambda: new_model(config, tokenizer)))
     params = load_params(folder / "params", shapes)

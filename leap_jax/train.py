@@ -59,6 +59,13 @@ def train(config: ConfigDict, workdir: Path) -> None:
         writer = stack.enter_context(MetricsWriter(workdir, restored_step=step))
         bar = stack.enter_context(ProgressBar(config.steps, first_step=max(step, 0)))
 
+        logging.info(
+            "training: step %d to %d, %d prompts of %d rollouts each",
+            max(step, 0) + 1,
+            config.steps,
+            config.prompts_per_step,
+            config.group_size,
+        )
         if step < 0:  # step 0 is the policy before any update
             step, values = 0, run_evaluation(config, actor, state.params, workdir, step=0)
             writer.write(step, values)

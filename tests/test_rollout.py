@@ -135,7 +135,7 @@ def test_only_failing_episodes_of_open_groups_go_on():
         return Gate(is_open, ~is_open, np.zeros_like(is_open))
 
     now = TASKS
-    found = rollouts(actor(MIXED), gate=first_two)
+    found = rollouts(actor(by_hash(CORRECT, INCORRECT, INCORRECT, NO_ANSWER)), gate=first_two)
     np.testing.assert_array_equal(found.gate.open, [True, True, False])
     np.testing.assert_array_equal(found.gate.easy, [False, False, True])
     for group, is_open in zip(found.episodes, found.gate.open, strict=True):

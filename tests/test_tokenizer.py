@@ -44,10 +44,15 @@ def test_special_ids_frame_the_texts():
     assert t.decode(sorted(specials)) == ""
 
 
-def test_line_starts_and_names_are_whole():
-    assert TOKENIZER.encode_answer("\n        y")[0] == TOKENIZER.encode_answer("\n        x")[0]
-    for piece in ("\n    ", "\n        ", " threadIdx", " blockDim", " __global__"):
-        assert len(TOKENIZER.encode_answer(piece)) == 2  # and the end id
+def test_a_line_the_corpus_repeats_is_one_token():
+    for line in ("\n    int i = blockIdx.x * blockDim.x + threadIdx.x;", "\n    if (i < n) {"):
+        assert len(TOKENIZER.encode_answer(line)) == 2  # and the end id
+
+
+def test_no_token_crosses_a_line_start():
+    tokens = [TOKENIZER.decode([i]) for i in range(TOKENIZER.pad_id)]
+    assert any(token.startswith("\n") and len(token) > 20 for token in tokens)
+    assert not any("\n" in token[1:] for token in tokens)
 
 
 def test_broken_utf8_is_replaced_not_raised():

@@ -18,6 +18,8 @@ import orbax.checkpoint as ocp
 import pytest
 from conftest import ROOT, SMOKE
 
+from experiments.leap import get_config
+
 SIGNAL = (
     SMOKE,
     "--config.reward=tests.toy_rewards.by_length",
@@ -163,7 +165,7 @@ def test_another_config_is_refused_and_named(undisturbed, launch, tmp_path):
     refused = launch(*SIGNAL, "--config.optimizer.learning_rate=0.5", "--config.steps=4", f"--workdir={workdir}")
     assert refused.returncode == 1
     (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
-    assert "optimizer.learning_rate was 0.0003, is 0.5" in line
+    assert f"optimizer.learning_rate was {get_config().optimizer.learning_rate}, is 0.5" in line
     assert "steps was 3, is 4" in line
     assert "Traceback" not in refused.stderr
     assert_same_run(workdir, undisturbed)

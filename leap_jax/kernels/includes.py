@@ -181,7 +181,7 @@ def _join_lines(source: str) -> str:
     joined, pending = [], 0
     for line in _SPLICE.sub("\\\n", source).rstrip("\\").split("\n"):
         if line.endswith("\\"):
-            joined.append(line[:-1])
+            joined.append(line.rstrip("\\"))  # all: one that stays could splice again once the next line is blank
             pending += 1
         else:
             joined.append(line + "\n" * pending + "\n")
