@@ -1,6 +1,6 @@
 """LEAP with the small policy on composed kernel tasks: the default experiment.
 
-    ./launch.sh                                            # full: about half an hour on 2 cores, no GPU
+    ./launch.sh                                            # full, no GPU; sized for half an hour on 2 quiet cores
     ./launch.sh --config=experiments/leap.py:smoke         # the same code shrunk, under 3 minutes
 
 Paper's settings where they are known (arXiv 2608.01804): 8 rollouts, 3 turns. The thresholds, the discount, clip and
