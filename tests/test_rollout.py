@@ -102,18 +102,23 @@ def test_an_episode_is_exactly_what_was_fed_and_sampled(monkeypatch):
 
     episodes = [one for group in found.episodes for one in group]
     assert {len(one.turns) for one in episodes} == {1, 2, 3}
-    batch = to_batch([(one, np.ones(3)) for one in episodes], len(episodes), max(e.num_tokens for e in episodes))
+    batch = one_a_row(episodes)
     given = [row[mask == 1].tolist() for row, mask in zip(batch.tokens, batch.segment_ids, strict=True)]
     assert sorted(given) == sorted(ended)
     assert sorted(text for _, text in acting.pool.submitted) == sorted(map(TOKENIZER.decode, responses(found)))
+
+
+def one_a_row(episodes):
+    """The batch of an update, each episode in its own row."""
+    return to_batch([[(one, np.ones(3))] for one in episodes], len(episodes), max(one.num_tokens for one in episodes))
 
 
 def test_sampled_logprobs_equal_recomputed_ones():
     """Over whole multi-turn episodes as the update lays them out."""
     found = rollouts(actor(MIXED))
     episodes = [one for group in found.episodes for one in group]
-    longest = max(one.num_tokens for one in episodes)
-    batch = to_batch([(one, np.ones(3)) for one in episodes], len(episodes), longest)
+    batch = one_a_row(episodes)
+    longest = batch.tokens.shape[1]
 
     @partial(jax.jit, compiler_options=QUICK_BUILD)
     def recompute(params, tokens, segment_ids, index):
@@ -121,9 +126,10 @@ def test_sampled_logprobs_equal_recomputed_ones():
         return response_logprobs(GRAPHDEF, params, tokens, segment_ids, index, **sizes)
 
     recomputed, _ = recompute(PARAMS, batch.tokens, batch.segment_ids, batch.response_index)
-    there = batch.response_index >= 0
+    there = batch.place >= 0
     assert there.sum() == sum(len(ids) for ids in responses(found)) > 100
-    np.testing.assert_allclose(np.asarray(recomputed)[there], batch.sampled_logprobs[there], atol=2e-5)
+    recomputed = np.asarray(recomputed).reshape(-1)[batch.place[there]]
+    np.testing.assert_allclose(recomputed, batch.sampled_logprobs[there], atol=2e-5)
     for one, tokens, index in zip(episodes, batch.tokens, batch.response_index, strict=True):
         assert tokens[index[index >= 0]].tolist() == [i for turn in one.turns for i in turn.response_ids]
 
@@ -234,11 +240,10 @@ def test_a_part_is_judged_while_the_next_one_is_generated(monkeypatch):
 
 
 def test_feedback_over_the_limit_still_asks_for_an_answer():
-    short = sampler(max_feedback_tokens=6)
-    ids = feedback_ids(TOKENIZER, short, SPOKEN)
-    whole = TOKENIZER.feedback_ids(SPOKEN)
-    assert len(whole) > 6
-    assert ids == [*whole[:5], TOKENIZER.answer_id]
+    said = "incorrect: 3 of 7 elements"
+    whole = TOKENIZER.feedback_ids(said)
+    short = sampler(max_feedback_tokens=len(whole) - 2)
+    assert feedback_ids(TOKENIZER, short, said) == [*whole[: len(whole) - 3], TOKENIZER.answer_id]
     assert feedback_ids(TOKENIZER, short, "") == TOKENIZER.feedback_ids("")
 
 

@@ -1,12 +1,15 @@
 """Byte-level BPE for CUDA kernels and their feedback, trained on the texts at hand.
 
-The pre-tokeniser cuts at line starts only: the lines that kernels share become single tokens. A small policy then
-learns what to write and not how to spell, and answers are a quarter as long as with identifiers as the largest
-unit. The special ids lie past the BPE vocabulary, so no text encodes to one.
+A line that many of the texts share is one token; everything else is cut into words, numbers and operators before
+BPE joins bytes within them. A small policy then learns what to write and not how to spell: answers are a quarter as
+long as in words alone, and the name of an operation is the same tokens wherever it stands. The special ids lie past
+all others, so no text encodes to one.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,8 +17,11 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 SPECIALS = ("pad", "end", "task", "answer", "feedback")
-# A line, with the newline before it. Merges never cross it, so a line that the corpus repeats becomes one token.
-PIECES = r"\n?[^\n]+|\n"
+# A line with the newline before it, or its start up to a colon and the rest.
+LINES = re.compile(r"\n?[^\n?:]+:|\n?[^\n]+|\n")
+WORDS = r"\n *[A-Za-z_]*(?: =)?| ?[A-Za-z_]\w*\(?| ?\d+(?:\.\d+)?f?| ?[^\sA-Za-z_0-9]+|\s+"
+COMMON_SHARE = 0.01  # a line in at least this share of the texts becomes one token,
+COMMON_VOCABULARY = 0.25  # and such lines take at most this share of the vocabulary
 
 
 class Tokenizer:
@@ -33,21 +39,24 @@ class Tokenizer:
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         if vocab_size < len(alphabet) + len(SPECIALS):
             raise ValueError(f"vocab_size={vocab_size} is less than the bytes and special ids")
+        texts = list(texts)
+        lines = common_lines(texts, int(COMMON_VOCABULARY * (vocab_size - len(alphabet))))
         bpe = tokenizers.Tokenizer(models.BPE())
         bpe.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split(tokenizers.Regex(PIECES), behavior="isolated"),
+                pre_tokenizers.Split(tokenizers.Regex(WORDS), behavior="isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
         bpe.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size - len(SPECIALS),
+            vocab_size=vocab_size - len(lines) - len(SPECIALS),
             min_frequency=2,
             initial_alphabet=sorted(alphabet),
             show_progress=False,
         )
-        bpe.train_from_iterator(texts, trainer)
+        bpe.train_from_iterator((line for text in texts for line in LINES.findall(text) if line not in lines), trainer)
+        bpe.add_tokens([tokenizers.AddedToken(line, normalized=False) for line in lines])
         return cls(bpe)
 
     @classmethod
@@ -76,3 +85,12 @@ class Tokenizer:
 
     def _encode(self, text: str) -> list[int]:
         return self._bpe.encode(text).ids
+
+
+def common_lines(texts: Sequence[str], at_most: int) -> list[str]:
+    """The lines of more than one word in at least COMMON_SHARE of the texts, and in two; the commonest first."""
+    found = Counter(line for text in texts for line in dict.fromkeys(LINES.findall(text)))
+    enough = max(2, COMMON_SHARE * len(texts))
+    return [line for line, count in found.most_common() if count >= enough and len(re.findall(WORDS, line)) > 1][
+        :at_most
+    ]
