@@ -83,9 +83,10 @@ def parameters(composition: Composition) -> tuple[Param, ...]:
 
 
 def describe(composition: Composition) -> str:
-    """One sentence: the inputs with their shapes, then the operations by name, in order."""
+    """One sentence: the inputs with their shapes, then the operations by name, numbered in order."""
     inputs = [p for p in parameters(composition) if p.role == "in"]
     operands = ", ".join(f"{p.name} ({', '.join(p.shape)})" for p in inputs)
     row = [composition.row.phrase] if composition.row else []
     phrases = [s.phrase for s in composition.before] + row + [s.phrase for s in composition.after]
-    return f"Apply to {operands} in order: {', '.join(phrases)}."
+    numbered = (f"{number}) {phrase}" for number, phrase in enumerate(phrases, 1))
+    return f"Apply to {operands} in order: {', '.join(numbered)}."

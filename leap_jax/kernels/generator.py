@@ -12,19 +12,47 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from leap_jax.kernels import operations
 from leap_jax.kernels.comparison import wrong_elements
 from leap_jax.kernels.composition import Composition, Step, describe, evaluate, parameters
-from leap_jax.kernels.operations import BINARY, NORMALISATIONS, REDUCTIONS, UNARY, Operation
+from leap_jax.kernels.operations import Operation, RowOperation
 from leap_jax.kernels.regimes import input_generator, regime_values
 from leap_jax.kernels.styles import baseline
 from leap_jax.kernels.task import Scalars, Task
 
+
+def _named(table: dict[str, tuple], f32: str, i32: str) -> dict[str, tuple]:
+    """The operations of these names, by dtype."""
+    by_name = {dtype: {operation.name: operation for operation in row} for dtype, row in table.items()}
+    return {dtype: tuple(by_name[dtype][n] for n in names.split()) for dtype, names in (("f32", f32), ("i32", i32))}
+
+
+# The operations that tasks are composed of: as many as a small policy learns from a few thousand answers. The others
+# of the tables occur in mistakes (mutations.py).
+UNARY: dict[str, tuple[Operation, ...]] = _named(
+    operations.UNARY,
+    f32="plus minus from times at_least at_most clamp negate abs square sqrt_abs log1p_abs exp sin cos tanh sigmoid "
+    "softplus relu leaky_relu elu silu gelu hardtanh floor",
+    i32="plus minus times xor and shift_right at_least at_most negate abs",
+)
+BINARY: dict[str, tuple[Operation, ...]] = _named(
+    operations.BINARY,
+    f32="add_y sub_y rsub_y mul_y max_y min_y gate_y distance_y",
+    i32="add_y sub_y mul_y max_y xor_y",
+)
+REDUCTIONS: dict[str, tuple[RowOperation, ...]] = _named(
+    operations.REDUCTIONS, f32="row_sum row_mean row_max row_l2", i32="row_sum row_max"
+)
+NORMALISATIONS: dict[str, tuple[RowOperation, ...]] = _named(
+    operations.NORMALISATIONS, f32="softmax layernorm rmsnorm minus_row_mean", i32="minus_row_max minus_row_min"
+)
+
 # The mix of tasks, as weights. Longer chains, more row operations and more second inputs make harder tasks.
 KINDS = {"elementwise": 6, "reduction": 2, "normalisation": 2}
 LENGTHS = {  # elementwise operations in a chain
-    "elementwise": {1: 2, 2: 5, 3: 4, 4: 3},
-    "reduction": {1: 3, 2: 4, 3: 3},
-    "normalisation": {1: 4, 2: 4, 3: 1},
+    "elementwise": {1: 1, 2: 3, 3: 4, 4: 4},
+    "reduction": {1: 2, 2: 4, 3: 4},
+    "normalisation": {1: 3, 2: 4, 3: 3},
 }
 DTYPES = {"f32": 5, "i32": 1}
 SECOND_INPUTS = {"none": 5, "same": 3, "column": 2}  # y absent, of x's shape, one value per column

@@ -16,7 +16,7 @@ import numpy as np
 from leap_jax.kernels.composition import Composition, Step, apply_steps, evaluate
 from leap_jax.kernels.generator import FEW_COLUMNS, sample, visibly_different
 from leap_jax.kernels.operations import BINARY, NORMALISATIONS, REDUCTIONS, UNARY, Operation
-from leap_jax.kernels.styles import answers, styles
+from leap_jax.kernels.styles import answers
 
 T = TypeVar("T")
 
@@ -46,15 +46,15 @@ CONFUSABLE = (
 
 def broken(composition: Composition, rng: np.random.Generator) -> tuple[str, str]:
     """The kind of a mistake and a response that makes it; the text differs from every correct answer."""
-    correct = set(answers(composition).values())
+    correct = list(answers(composition).values())
     while True:
         mistake = _pick(_pick((MISREADINGS, SLIPS), rng), rng)
         if mistake in MISREADINGS:
             other = mistake(composition, rng)
             usable = other is not None and _differs(composition, other)
-            response = _pick(styles(other), rng)(other) if usable else None
+            response = _pick(list(answers(other).values()), rng) if usable else None
         else:
-            response = mistake(_pick(styles(composition), rng)(composition), composition, rng)
+            response = mistake(_pick(correct, rng), composition, rng)
         if response is not None and response not in correct:
             return mistake.__name__, response
 

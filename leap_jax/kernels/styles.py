@@ -14,6 +14,7 @@ from leap_jax.kernels.task import C_TYPES, c_parameter
 INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 ROW = "int row = blockIdx.x * blockDim.x + threadIdx.x;"
 ROW_OF_BLOCK = "int row = blockIdx.x, t = threadIdx.x;"
+FUSED_CHARACTERS = 100  # a longer expression is not written in one line
 INITIAL = {
     "f32": {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY"},
     "i32": {"sum": "0", "max": "INT_MIN", "min": "INT_MAX"},
@@ -33,9 +34,9 @@ def styles(composition: Composition) -> tuple[Callable[[Composition], str], ...]
     """The styles that fit a composition: at least four, the plainest first."""
     if composition.row:
         return (row_per_thread, row_per_block, row_per_warp, rows_per_block)
-    if composition.matrix:
-        return (guarded, grid_stride, helper, two_per_thread, tiled)
-    return (guarded, grid_stride, helper, two_per_thread)
+    anywhere = (guarded, grid_stride, helper, two_per_thread, unrolled, named)
+    optional = ((tiled, composition.matrix), (fused, len(_fused(composition, "x[i]", "y[i]")) <= FUSED_CHARACTERS))
+    return (*anywhere, *(style for style, fits in optional if fits))
 
 
 def baseline(composition: Composition) -> str:
@@ -74,6 +75,32 @@ def two_per_thread(composition: Composition) -> str:
     loop = f"for (int i = start; i < min(start + 2, {n}); i++)"
     body = [start, *_block(loop, _element(composition, "i"))]
     return _response(composition, f"grid=(ceil_div({n}, 256)) block=(128)", body)
+
+
+def unrolled(composition: Composition) -> str:
+    """Two elements per thread, a grid apart, written out."""
+    n = _elements(composition)
+    body = [INDEX, "int k = i + gridDim.x * blockDim.x;"]
+    for i in ("i", "k"):
+        body += _block(f"if ({i} < {n})", _element(composition, i))
+    return _response(composition, f"grid=(ceil_div({n}, 512)) block=(256)", body)
+
+
+def named(composition: Composition) -> str:
+    """Every value of the chain has its own name."""
+    c_type, y = C_TYPES[composition.dtype], _second(composition, "i")
+    body = [INDEX, f"if (i >= {_elements(composition)}) return;", f"{c_type} v0 = x[i];"]
+    for k, step in enumerate(composition.before):
+        body.append(f"{c_type} v{k + 1} = {_expression(composition, step, f'v{k}', y)};")
+    body.append(f"out[i] = v{len(composition.before)};")
+    return _response(composition, f"grid=(ceil_div({_elements(composition)}, 256)) block=(256)", body)
+
+
+def fused(composition: Composition) -> str:
+    """The chain as one expression."""
+    n = _elements(composition)
+    body = [INDEX, f"if (i < {n}) out[i] = {_fused(composition, 'x[i]', _second(composition, 'i'))};"]
+    return _response(composition, f"grid=(ceil_div({n}, 256)) block=(256)", body)
 
 
 def tiled(composition: Composition) -> str:
@@ -184,11 +211,21 @@ def _element(composition: Composition, i: str, column: str = "") -> list[str]:
 
 def _chain(composition: Composition, steps: tuple[Step, ...], y: str) -> list[str]:
     """One assignment to v per step."""
+    return [f"v = {_expression(composition, step, 'v', y)};" for step in steps]
+
+
+def _fused(composition: Composition, x: str, y: str) -> str:
+    """The chain of an elementwise composition as one expression."""
+    value = x
+    for step in composition.before:
+        value = _expression(composition, step, value if value == x else f"({value})", y)
+    return value
+
+
+def _expression(composition: Composition, step: Step, v: str, y: str) -> str:
+    """A step in C, of the value `v` and the second operand `y`."""
     literal = {"f32": _float_literal, "i32": str}[composition.dtype]
-    return [
-        f"v = {s.operation.expression.format(v='v', a=y if s.constant is None else literal(s.constant))};"
-        for s in steps
-    ]
+    return step.operation.expression.format(v=v, a=y if step.constant is None else literal(step.constant))
 
 
 def _second(composition: Composition, i: str, column: str = "") -> str:
