@@ -102,15 +102,10 @@ def learner(config: ConfigDict, policy: Policy) -> Learner:
             chunk=LOGPROB_CHUNK,
         ),
         updates_per_step=config.optimizer.updates_per_step,
-        micro_batch_tokens=config.optimizer.micro_batch_tokens,
-        row_tokens=row_widths(longest),
+        micro_batch_rows=max(1, config.optimizer.micro_batch_tokens // longest),
+        row_tokens=longest,
         reference_params=policy.params if config.objective.kl_coef > 0 else None,
     )
-
-
-def row_widths(longest: int) -> list[int]:
-    """The widths that episodes are padded to: three, each 2.5 times the one before, up to the longest episode."""
-    return [longest * 4 // 25, longest * 2 // 5, longest]
 
 
 def prepare_jax(config: ConfigDict) -> None:

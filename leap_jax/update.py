@@ -14,7 +14,10 @@ from flax import nnx
 
 from leap_jax.algorithm import objective
 from leap_jax.policy.logprobs import response_logprobs
+from leap_jax.policy.packing import first_fit
 from leap_jax.rollout import Episode
+
+EPISODE_TOKENS = 16  # hardly any episode has fewer: bounds how many a row has room for
 
 
 class State(NamedTuple):
@@ -25,13 +28,14 @@ class State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Whole episodes as they were sampled, one a row. A row without response tokens only fills the batch."""
+    """Whole episodes as they were sampled, several in a row: what the policy reads, then what the loss reads."""
 
     tokens: np.ndarray  # [B, T] prompt, response, feedback, response, ...
-    segment_ids: np.ndarray  # [B, T] 1 at tokens, 0 at padding
-    response_index: np.ndarray  # [B, R] where in T the response tokens stand; -1 past the last
-    sampled_logprobs: np.ndarray  # [B, R]
-    advantages: np.ndarray  # [B, R] constant over the tokens of a turn
+    segment_ids: np.ndarray  # [B, T] 1, 2, ... the episodes of a row; 0 at padding
+    response_index: np.ndarray  # [B, T] where in a row its response tokens stand, in order; -1 past the last
+    place: np.ndarray  # [E, R] which of these B * T response tokens are an episode's; -1 past its last
+    sampled_logprobs: np.ndarray  # [E, R]
+    advantages: np.ndarray  # [E, R] constant over the tokens of a turn
 
 
 class Objective(NamedTuple):
@@ -57,14 +61,14 @@ class Learner:
         constants: Objective,
         *,
         updates_per_step: int,
-        micro_batch_tokens: int,
-        row_tokens: Sequence[int],
+        micro_batch_rows: int,
+        row_tokens: int,
         reference_params: Any,
     ) -> None:
         self._optimizer = optimizer
         self._updates_per_step = updates_per_step
-        self._micro_batch_tokens = micro_batch_tokens
-        self._row_tokens = tuple(row_tokens)
+        self._micro_batch_rows = micro_batch_rows
+        self._row_tokens = row_tokens
         self._kl_coef = constants.kl_coef
         self._aggregation = constants.aggregation
         self._reference_params = reference_params
@@ -107,7 +111,7 @@ class Learner:
         if not pairs:
             return state, {}, 0.0
         gradient, sums = None, {}
-        for batch in micro_batches(pairs, self._row_tokens, self._micro_batch_tokens):
+        for batch in micro_batches(pairs, self._micro_batch_rows, self._row_tokens):
             part, new_sums = self._gradient(state.params, self._reference_params, batch, np.float32(count))
             gradient = part if gradient is None else self._add(gradient, part)
             sums = objective.merge_metrics(sums, new_sums) if sums else new_sums
@@ -120,8 +124,10 @@ class Learner:
 def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef, constants: Objective):
     """The share of one micro-batch in the loss of its update, and metric sums."""
 
+    mask = batch.place >= 0
+
     def logprobs_under(params):
-        return response_logprobs(
+        found = response_logprobs(
             graphdef,
             params,
             batch.tokens,
@@ -130,10 +136,10 @@ def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef,
             temperature=constants.temperature,
             chunk=constants.chunk,
         )
+        return [jnp.where(mask, values.reshape(-1)[batch.place], 0.0) for values in found]
 
     logprobs, entropies = logprobs_under(params)
     ref_logprobs = logprobs_under(reference_params)[0] if constants.kl_coef > 0 else None
-    mask = batch.response_index >= 0
     return objective.policy_loss(
         logprobs,
         objective.Tokens(batch.sampled_logprobs, batch.advantages, mask, ref_logprobs),
@@ -159,41 +165,49 @@ def global_count(episodes: Sequence[Episode], aggregation: str) -> int:
     return max(1, tokens if aggregation == "token" else len(episodes))
 
 
-def micro_batches(
-    pairs: Sequence[tuple[Episode, np.ndarray]], row_tokens: Sequence[int], batch_tokens: int
-) -> Iterator[Batch]:
-    """Cut (episode, advantages [T]) pairs into batches of about `batch_tokens`, episodes of like length together.
-
-    An episode is padded to the smallest of `row_tokens` that holds it: a run compiles one step for each.
-    """
-    by_length = sorted(pairs, key=lambda pair: pair[0].num_tokens)
-    while by_length:
-        width = next(w for w in row_tokens if w >= by_length[0][0].num_tokens)
-        size = max(1, batch_tokens // width)
-        rows = [pair for pair in by_length[:size] if pair[0].num_tokens <= width]
-        by_length = by_length[len(rows) :]
-        yield to_batch(rows, size, width)
-
-
-def to_batch(rows: Sequence[tuple[Episode, np.ndarray]], size: int, num_tokens: int) -> Batch:
-    """Lay episodes out as arrays of `size` rows, T = R = `num_tokens`."""
-    batch = Batch(
-        tokens=np.zeros((size, num_tokens), np.int32),
-        segment_ids=np.zeros((size, num_tokens), np.int32),
-        response_index=np.full((size, num_tokens), -1, np.int32),
-        sampled_logprobs=np.zeros((size, num_tokens), np.float32),
-        advantages=np.zeros((size, num_tokens), np.float32),
+def micro_batches(pairs: Sequence[tuple[Episode, np.ndarray]], rows: int, row_tokens: int) -> Iterator[Batch]:
+    """Pack (episode, advantages [T]) pairs into batches of one shape; long episodes first, which packs them well."""
+    pairs = sorted(pairs, key=lambda pair: -pair[0].num_tokens)
+    members = first_fit(
+        [episode.num_tokens for episode, _ in pairs], row_tokens=row_tokens, row_items=row_episodes(row_tokens)
     )
-    for row, (episode, advantages) in enumerate(rows):
-        ids, index, logprobs, weights = list(episode.prompt_ids), [], [], []
-        for turn, advantage in zip(episode.turns, advantages, strict=False):
-            index += range(len(ids), len(ids) + len(turn.response_ids))
-            logprobs += list(turn.sampled_logprobs)
-            weights += [advantage] * len(turn.response_ids)
-            ids += turn.response_ids + turn.feedback_ids
+    for first in range(0, len(members), rows):
+        yield to_batch([[pairs[i] for i in row] for row in members[first : first + rows]], rows, row_tokens)
+
+
+def row_episodes(row_tokens: int) -> int:
+    """The most episodes in a row."""
+    return max(1, row_tokens // EPISODE_TOKENS)
+
+
+def to_batch(members: Sequence[Sequence[tuple[Episode, np.ndarray]]], rows: int, row_tokens: int) -> Batch:
+    """Lay out the episodes of each row as arrays: B = `rows`, T = R = `row_tokens`, E = B * row_episodes."""
+    shape, episodes = (rows, row_tokens), (rows * row_episodes(row_tokens), row_tokens)
+    batch = Batch(
+        tokens=np.zeros(shape, np.int32),
+        segment_ids=np.zeros(shape, np.int32),
+        response_index=np.full(shape, -1, np.int32),
+        place=np.full(episodes, -1, np.int32),
+        sampled_logprobs=np.zeros(episodes, np.float32),
+        advantages=np.zeros(episodes, np.float32),
+    )
+    number = 0
+    for row, pairs in enumerate(members):
+        ids, index = [], []
+        for segment, (episode, advantages) in enumerate(pairs, 1):
+            start, before = len(ids), len(index)
+            logprobs, weights = [], []
+            ids += episode.prompt_ids
+            for turn, advantage in zip(episode.turns, advantages, strict=False):
+                index += range(len(ids), len(ids) + len(turn.response_ids))
+                logprobs += list(turn.sampled_logprobs)
+                weights += [advantage] * len(turn.response_ids)
+                ids += turn.response_ids + turn.feedback_ids
+            batch.segment_ids[row, start : len(ids)] = segment
+            batch.place[number, : len(logprobs)] = row * row_tokens + np.arange(before, len(index))
+            batch.sampled_logprobs[number, : len(logprobs)] = logprobs
+            batch.advantages[number, : len(weights)] = weights
+            number += 1
         batch.tokens[row, : len(ids)] = ids
-        batch.segment_ids[row, : len(ids)] = 1
         batch.response_index[row, : len(index)] = index
-        batch.sampled_logprobs[row, : len(index)] = logprobs
-        batch.advantages[row, : len(index)] = weights
     return batch

@@ -18,7 +18,7 @@ from leap_jax.update import Learner, Objective, global_count, micro_batches, to_
 
 GRAPHDEF, PARAMS = split(tiny(layers=1), seed=1)
 MAX_TURNS, LONGEST = 3, 16
-WIDTHS = (8, LONGEST)
+PACKED = 4 * LONGEST  # a row of several episodes
 CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.28, 0.9
 CONSTANTS = Objective(
     temperature=TEMPERATURE,
@@ -63,15 +63,15 @@ def learner(
     *,
     optimizer: optax.GradientTransformation | None = None,
     updates_per_step: int = 1,
-    micro_batch_tokens: int = 4 * LONGEST,
-    row_tokens: tuple[int, ...] = WIDTHS,
+    micro_batch_rows: int = 2,
+    row_tokens: int = PACKED,
 ) -> Learner:
     return Learner(
         GRAPHDEF,
         optimizer or gradient_keeper(),
         constants,
         updates_per_step=updates_per_step,
-        micro_batch_tokens=micro_batch_tokens,
+        micro_batch_rows=micro_batch_rows,
         row_tokens=row_tokens,
         reference_params=PARAMS if constants.kl_coef > 0 else None,
     )
@@ -79,7 +79,7 @@ def learner(
 
 @cache
 def descending(constants: Objective = CONSTANTS, **sizes: int) -> Learner:
-    return learner(constants, optimizer=optax.sgd(0.1), row_tokens=(LONGEST,), **sizes)
+    return learner(constants, optimizer=optax.sgd(0.1), **sizes)
 
 
 def own(params):
@@ -142,16 +142,17 @@ def assert_close(found, expected, tolerance=2e-5):
 @pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
 def test_the_gradient_is_that_of_a_loop_over_episodes(aggregation):
     """So prompt and feedback tokens earn nothing, invalid episodes count nowhere, skipping zeros changes nothing."""
-    widths = WIDTHS if aggregation == "token" else (LONGEST,)
-    found, values = gradient(learner(CONSTANTS._replace(aggregation=aggregation), row_tokens=widths))
+    found, values = gradient(learner(CONSTANTS._replace(aggregation=aggregation)))
     assert_close(found, loop_gradient(aggregation=aggregation))
     assert values["gradient_norm"] == pytest.approx(float(optax.tree.norm(found)), rel=1e-5)
 
 
-@pytest.mark.parametrize(("micro_batch_tokens", "row_tokens"), [(1, WIDTHS), (48, (24,))])
-def test_micro_batches_and_widths_change_nothing(micro_batch_tokens, row_tokens):
-    expected, expected_values = gradient(learner())
-    found, values = gradient(learner(micro_batch_tokens=micro_batch_tokens, row_tokens=row_tokens))
+@pytest.mark.parametrize(("micro_batch_rows", "row_tokens"), [(1, LONGEST), (3, 40)])
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_micro_batches_and_packing_change_nothing(micro_batch_rows, row_tokens, ratio):
+    constants = CONSTANTS._replace(ratio=ratio)
+    expected, expected_values = gradient(learner(constants))
+    found, values = gradient(learner(constants, micro_batch_rows=micro_batch_rows, row_tokens=row_tokens))
     assert_close(found, expected)
     assert values == pytest.approx(expected_values, rel=1e-4, abs=1e-6)
 
@@ -235,24 +236,38 @@ def test_the_count_of_an_update():
     assert global_count([], "token") == 1
 
 
-def test_micro_batches_hold_every_episode_once_in_few_shapes():
+def episodes_of(batch):
+    """The token lists of a batch's episodes, row by row."""
+    return [
+        row[ids == segment].tolist()
+        for row, ids in zip(batch.tokens, batch.segment_ids, strict=True)
+        for segment in range(1, ids.max() + 1)
+    ]
+
+
+def test_micro_batches_hold_every_episode_once_in_one_shape():
     pairs = list(zip(EPISODES, ADVANTAGES.reshape(-1, MAX_TURNS), strict=True))
-    batches = list(micro_batches(pairs, WIDTHS, 3 * LONGEST))
-    assert {batch.tokens.shape for batch in batches} == {(6, 8), (3, LONGEST)}
-    rows = [row[ids == 1].tolist() for b in batches for row, ids in zip(b.tokens, b.segment_ids, strict=True)]
-    assert sorted(filter(None, rows)) == sorted(spread(one, [0] * 3)[0][: one.num_tokens].tolist() for one in EPISODES)
+    batches = list(micro_batches(pairs, 2, 40))
+    assert len(batches) > 1 and {batch.tokens.shape for batch in batches} == {(2, 40)}
+    found = [tokens for batch in batches for tokens in episodes_of(batch)]
+    assert sorted(found) == sorted(spread(one, [0] * 3)[0][: one.num_tokens].tolist() for one in EPISODES)
 
 
 def test_a_batch_puts_everything_at_response_tokens_only():
-    one, weights = EPISODES[2], ADVANTAGES[0, 2]
-    tokens, is_response, sampled, advantage = spread(one, weights)
-    batch = to_batch([(one, weights)], 2, LONGEST)
-    count = is_response.sum()
-    np.testing.assert_array_equal(batch.tokens[0], tokens)
-    np.testing.assert_array_equal(batch.segment_ids[0], np.arange(LONGEST) < one.num_tokens)
-    np.testing.assert_array_equal(batch.response_index[0, :count], np.flatnonzero(is_response))
-    np.testing.assert_array_equal(batch.sampled_logprobs[0, :count], sampled[is_response])
-    np.testing.assert_array_equal(batch.advantages[0, :count], advantage[is_response])
-    assert (batch.response_index[0, count:] == -1).all()
-    assert (batch.response_index[1] == -1).all()
-    assert not batch.segment_ids[1].any()
+    """Two episodes in the first row, one in the second, room for another."""
+    members = [[(EPISODES[i], ADVANTAGES.reshape(-1, MAX_TURNS)[i]) for i in row] for row in ((2, 1), (0,))]
+    batch = to_batch(members, 2, 2 * LONGEST)
+    assert episodes_of(batch) == [spread(EPISODES[i], [0] * 3)[0][: EPISODES[i].num_tokens].tolist() for i in (2, 1, 0)]
+    places = []
+    for number, (one, weights) in enumerate(members[0] + members[1]):
+        tokens, is_response, sampled, advantage = spread(one, weights)
+        count = is_response.sum()
+        place = batch.place[number, :count]
+        rows, columns = place // (2 * LONGEST), batch.response_index.reshape(-1)[place]
+        np.testing.assert_array_equal(batch.tokens[rows, columns], tokens[is_response])
+        np.testing.assert_array_equal(batch.sampled_logprobs[number, :count], sampled[is_response])
+        np.testing.assert_array_equal(batch.advantages[number, :count], advantage[is_response])
+        assert (batch.place[number, count:] == -1).all()
+        places += place.tolist()
+    assert len(set(places)) == len(places) == (batch.response_index >= 0).sum()
+    assert (batch.place[3:] == -1).all()

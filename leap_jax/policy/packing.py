@@ -60,16 +60,10 @@ def pack(conversations: Sequence[Conversation], tokenizer: Tokenizer, *, row_tok
     Raises ValueError when one is longer than a row, or when nothing is to be imitated.
     """
     encoded = [encode_conversation(conversation, tokenizer) for conversation in conversations]
-    free = np.full(len(encoded), row_tokens)
-    members: list[list[int]] = []
     for number, (ids, _) in enumerate(encoded):
         if len(ids) > row_tokens:
             raise ValueError(f"conversation {number} has {len(ids)} tokens; a row has {row_tokens}")
-        row = int(np.argmax(free >= len(ids)))
-        if row == len(members):
-            members.append([])
-        members[row].append(number)
-        free[row] -= len(ids)
+    members = first_fit([len(ids) for ids, _ in encoded], row_tokens=row_tokens, row_items=len(encoded))
 
     tokens = np.full((len(members), row_tokens), pad_id, np.int32)
     segment_ids = np.zeros_like(tokens)
@@ -83,6 +77,22 @@ def pack(conversations: Sequence[Conversation], tokenizer: Tokenizer, *, row_tok
     if not imitate.any():
         raise ValueError("no conversation has an answer with train=True")
     return PackedRows(tokens, segment_ids, mask_to_index(imitate))
+
+
+def first_fit(lengths: Sequence[int], *, row_tokens: int, row_items: int) -> list[list[int]]:
+    """Each item, by its number, in the first row with room for it: at most row_tokens tokens and row_items items.
+
+    No length may be above row_tokens.
+    """
+    free = np.full(len(lengths), row_tokens)
+    rows: list[list[int]] = []
+    for number, length in enumerate(lengths):
+        row = int(np.argmax(free >= length))
+        if row == len(rows):
+            rows.append([])
+        rows[row].append(number)
+        free[row] = free[row] - length if len(rows[row]) < row_items else 0
+    return rows
 
 
 def mask_to_index(mask: np.ndarray) -> np.ndarray:
