@@ -1,7 +1,8 @@
 """Sampling with a KV cache that is kept between turns: start -> sample -> extend -> sample -> ...
 
-Every shape is static: rows come in buckets, and the cache grows by one turn's slots at a time, so that the
-first turn decodes over a short cache. Tokens are append-only; nothing is ever encoded, or prefilled, twice.
+Every shape is static: rows come in buckets, and the cache has the slots of one turn at first, so that the turn that
+every rollout has decodes over a short cache, and those of all turns from the second on. Tokens are append-only;
+nothing is ever encoded, or prefilled, twice.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class State:
 class Sampler:
     """The compiled functions of one policy, and the sizes they are compiled for.
 
-    `compilations` counts programs built so far: one to start, one to decode a bucket in a turn, two to extend
-    to it. A call with more rows than the largest bucket, or a text longer than its limit, raises ValueError.
+    `compilations` counts programs built so far: one to start, one to decode a bucket in the first or in a later
+    turn, one to extend from a bucket to another. A call with more rows than the largest bucket, or a text longer than
+    its limit, raises ValueError.
     """
 
     def __init__(
@@ -62,8 +64,7 @@ class Sampler:
             static_argnames=("steps", "impl"),
             donate_argnames="cache",
         )
-        self._gather = self._jit(transformer.take_rows, static_argnames="slots")
-        self._append = self._jit(functools.partial(append, graphdef), donate_argnames="cache")
+        self._extend = self._jit(functools.partial(extend, graphdef), static_argnames="slots")
 
     def start(self, params: nnx.State, prompts: Sequence[Sequence[int]], repeats: int) -> State:
         """Prefill each prompt once and repeat it; row = prompt * repeats + repeat."""
@@ -119,14 +120,14 @@ class Sampler:
         tokens, lengths = self._pad(appended, bucket, self.max_feedback_tokens, "feedback")
         index = np.zeros(bucket, np.int32)
         index[: len(rows)] = rows
-        cache = self._gather(state.cache, index, slots=self.slots(state.turn + 1))
-        cache, hidden = self._append(params, cache, tokens, lengths)
+        cache, hidden = self._extend(params, state.cache, index, tokens, lengths, slots=self.slots(state.turn + 1))
         return State(cache, hidden, len(rows), state.turn + 1)
 
     def slots(self, turn: int) -> int:
-        """Cache slots needed up to the end of a turn."""
+        """Cache slots in a turn: for the first alone, or for all of them."""
+        turns = 1 if turn == 1 else self.max_turns
         per_turn = self.max_response_tokens + self.max_feedback_tokens
-        return self.max_prompt_tokens + turn * per_turn - self.max_feedback_tokens
+        return self.max_prompt_tokens + turns * per_turn - self.max_feedback_tokens
 
     def bucket(self, rows: int) -> int:
         """The smallest bucket that holds the rows."""
@@ -169,6 +170,20 @@ def prefill(
     cache = transformer.empty_cache(config, *tokens.shape)
     cache, hidden = append(graphdef, params, cache, tokens, lengths)
     return transformer.take_rows(cache, owner, slots), hidden[owner]
+
+
+def extend(
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    cache: KVCache,
+    index: jax.Array,
+    tokens: jax.Array,
+    lengths: jax.Array,
+    *,
+    slots: int,
+) -> tuple[KVCache, jax.Array]:
+    """Go on with the rows index [B] of a cache, in `slots` slots: append to them tokens [B, T] (see `append`)."""
+    return append(graphdef, params, transformer.take_rows(cache, index, slots), tokens, lengths)
 
 
 def append(
