@@ -17,7 +17,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config = ConfigDict()
     config.seed = 0
     config.steps = 80  # optimiser steps
-    config.prompts_per_step = 8
+    config.prompts_per_step = 16
     config.group_size = 8  # rollouts of one prompt, G
     config.max_turns = 3  # T
     config.cache_dir = "~/.cache/leap_jax"  # verified corpora, cold-started weights, compiled steps
@@ -42,12 +42,12 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # adamw, muon
-    config.optimizer.learning_rate = 1e-4
+    config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup_steps = 5
     config.optimizer.weight_decay = 0.0
     config.optimizer.grad_clip = 1.0  # global norm
     config.optimizer.updates_per_step = 1  # the rollouts of a step are split, by prompt, into that many updates
-    config.optimizer.micro_batch_tokens = 2816  # tokens in memory at once; changes no result
+    config.optimizer.micro_batch_tokens = 1408  # tokens in memory at once; changes no result
 
     config.policy = ConfigDict()
     config.policy.embed_dim = 192
@@ -65,13 +65,13 @@ def get_config(variant: str = "") -> ConfigDict:
     config.sampling.temperature = 1.0
     config.sampling.max_prompt_tokens = 64
     config.sampling.max_response_tokens = 128
-    config.sampling.max_feedback_tokens = 128
-    config.sampling.batch_buckets = (8, 32)  # rows decoded together; the largest is one part of a step
+    config.sampling.max_feedback_tokens = 96
+    config.sampling.batch_buckets = (16, 64)  # rows decoded together; the largest is one part of a step
 
     # Supervised warm start on answers that the harness verified.
     config.cold_start = ConfigDict()
-    config.cold_start.compositions = 1500  # train compositions, one verified answer each
-    config.cold_start.repairs = 700  # conversations broken answer -> feedback -> correct answer
+    config.cold_start.compositions = 1800  # train compositions, one verified answer each
+    config.cold_start.repairs = 600  # conversations broken answer -> feedback -> correct answer
     config.cold_start.steps = 340
     config.cold_start.batch_size = 8  # packed rows
     config.cold_start.sequence_tokens = 256
@@ -96,7 +96,7 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.evaluation = ConfigDict()
     config.evaluation.every_steps = 40  # 0: only before and after training
-    config.evaluation.tasks = 64  # held-out compositions, the same in every evaluation
+    config.evaluation.tasks = 96  # held-out compositions, the same in every evaluation
     config.evaluation.samples = 4  # episodes of each
     config.evaluation.max_turns = 3
 
