@@ -47,7 +47,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.optimizer.weight_decay = 0.0
     config.optimizer.grad_clip = 1.0  # global norm
     config.optimizer.updates_per_step = 1  # the rollouts of a step are split, by prompt, into that many updates
-    config.optimizer.micro_batch_tokens = 1408  # tokens in memory at once; changes no result
+    config.optimizer.micro_batch_tokens = 1280  # tokens in memory at once; changes no result
 
     config.policy = ConfigDict()
     config.policy.embed_dim = 192
