@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -85,14 +85,3 @@ def save(path: Path, conversations: list[Conversation]) -> None:
 
 def load(path: Path) -> list[Conversation]:
     return [tuple(Turn(*turn) for turn in json.loads(line)) for line in path.read_text().splitlines()]
-
-
-def with_progress(
-    conversations: Iterator[Conversation], total: int, report: Callable[[int, int], None]
-) -> list[Conversation]:
-    """Collect the conversations, reporting (done, total) after each."""
-    collected = []
-    for conversation in conversations:
-        collected.append(conversation)
-        report(len(collected), total)
-    return collected

@@ -84,23 +84,19 @@ def verified_corpus(
         total = settings.compositions + settings.repairs
         logging.info("cold start: verifying %d answers", total)
         started = time.monotonic()
+        verified = corpus.verified_conversations(
+            pool,
+            compositions=settings.compositions,
+            repairs=settings.repairs,
+            feedback_chars=config.kernels.feedback_chars,
+            seed=settings.seed,
+        )
+        conversations = []
         with ProgressBar(total, label="corpus", log_every=200) as bar:
-
-            def report(done: int, total: int) -> None:
+            for conversation in verified:
                 check_interrupt()
-                bar.update(done, {})
-
-            conversations = corpus.with_progress(
-                corpus.verified_conversations(
-                    pool,
-                    compositions=settings.compositions,
-                    repairs=settings.repairs,
-                    feedback_chars=config.kernels.feedback_chars,
-                    seed=settings.seed,
-                ),
-                total,
-                report,
-            )
+                conversations.append(conversation)
+                bar.update(len(conversations), {})
         with atomic_folder(folder) as unfinished:
             corpus.save(unfinished / "conversations.jsonl", conversations)
         logging.info("cold start: %d verified conversations in %.0f s", len(conversations), time.monotonic() - started)

@@ -97,10 +97,3 @@ def test_answers_are_asked_for_ahead_of_what_is_read():
 def test_a_saved_corpus_is_read_back_equal(conversations, tmp_path):
     corpus.save(tmp_path / "conversations.jsonl", conversations)
     assert corpus.load(tmp_path / "conversations.jsonl") == conversations
-
-
-def test_progress_is_reported_for_every_conversation(conversations):
-    reported = []
-    found = corpus.with_progress(iter(conversations), 9, lambda done, total: reported.append((done, total)))
-    assert found == conversations
-    assert reported == [(done, 9) for done in range(1, 10)]

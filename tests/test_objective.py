@@ -200,23 +200,6 @@ def test_sequence_aggregation_gives_a_trajectory_one_weight_whatever_its_length(
     }
 
 
-@MODES
-def test_weights_weigh_and_a_weight_of_zero_removes_a_row(aggregation):
-    logprobs, tokens = batch_of()
-    values = np.where(tokens.mask, logprobs, np.nan)
-    values[1] = np.nan
-    weights = np.array([1, 0, 2, 1, 1, 0.5], np.float32)
-    total, count = objective.aggregate(values, tokens.mask, mode=aggregation, weights=weights, constant_tokens=16)
-    expected = [
-        objective.aggregate(values[i : i + 1], tokens.mask[i : i + 1], mode=aggregation, constant_tokens=16)
-        for i in (0, 2, 3, 4, 5)
-    ]
-    np.testing.assert_allclose(
-        total, sum(w * s for w, (s, _) in zip(weights[[0, 2, 3, 4, 5]], expected, strict=True)), rtol=1e-5
-    )
-    np.testing.assert_allclose(count, sum(w * c for w, (_, c) in zip(weights[[0, 2, 3, 4, 5]], expected, strict=True)))
-
-
 def test_kl_k3_is_the_closed_form_and_never_negative():
     logprobs, tokens = batch_of(rows=20)
     kl = objective.kl_k3(logprobs, tokens.ref_logprobs, tokens.mask)

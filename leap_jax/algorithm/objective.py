@@ -66,22 +66,18 @@ def kl_k3(logprobs, ref_logprobs, mask):
     return jnp.expm1(jnp.minimum(d, MAX_LOG_RATIO)) - d
 
 
-def count(mask, *, mode: str, weights=None):
-    """Return what to divide by: weighted tokens (`token`), else weighted trajectories that have a token."""
-    mask, weights = _select_rows(mask, weights)
-    per_row = jnp.sum(mask, axis=-1) if mode == "token" else jnp.any(mask, axis=-1)
-    return jnp.sum(weights * per_row)
+def count(mask, *, mode: str):
+    """Return what to divide by: the number of tokens (`token`), else of trajectories that have a token."""
+    return jnp.sum(mask) if mode == "token" else jnp.sum(jnp.any(mask, axis=-1))
 
 
-def aggregate(per_token, mask, *, mode: str, weights=None, constant_tokens: int | None = None):
+def aggregate(per_token, mask, *, mode: str, constant_tokens: int | None = None):
     """Reduce [B, R] values to (sum, count), whose quotient over the whole batch is the mean.
 
     `token`: every token weighs the same. `sequence`: every trajectory does, by the mean over its tokens,
     whatever its number of turns. `constant`: the sum over a trajectory's tokens divided by `constant_tokens`
-    (Dr.GRPO: no length bias). `weights` [B] weighs trajectories; a row of weight 0 or without tokens counts
-    nowhere.
+    (Dr.GRPO: no length bias). A row without tokens counts nowhere.
     """
-    mask, weights = _select_rows(mask, weights)
     sums = jnp.sum(jnp.where(mask, per_token, 0.0), axis=-1)
     if mode == "sequence":
         sums = sums / _row_tokens(mask)
@@ -91,7 +87,7 @@ def aggregate(per_token, mask, *, mode: str, weights=None, constant_tokens: int 
         sums = sums / constant_tokens
     elif mode != "token":
         raise ValueError(f"aggregation {mode!r} is unknown; use one of {', '.join(AGGREGATIONS)}")
-    return jnp.sum(weights * sums), count(mask, mode=mode, weights=weights)
+    return jnp.sum(sums), count(mask, mode=mode)
 
 
 def policy_loss(
@@ -168,10 +164,3 @@ def mean_metrics(sums: dict) -> dict:
 def _row_tokens(mask):
     """Tokens of each row, at least 1. [B, R] -> [B]."""
     return jnp.maximum(jnp.sum(mask, axis=-1), 1)
-
-
-def _select_rows(mask, weights):
-    """Return (mask without rows of weight 0, weights [B])."""
-    if weights is None:
-        return mask, jnp.ones(mask.shape[0], jnp.float32)
-    return mask & (weights != 0)[:, None], weights
