@@ -61,7 +61,7 @@ def test_an_unknown_variant_is_refused(name):
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate=nan: must be a finite number"),
         ({"optimizer.name": "sgd"}, "optimizer.name='sgd'"),
         ({"optimizer.warmup_steps": 10**6}, "optimizer.warmup_steps=1000000: must be less than steps"),
-        ({"optimizer.updates_per_step": 3}, "optimizer.updates_per_step=3: must divide prompts_per_step=8"),
+        ({"optimizer.updates_per_step": 3}, "optimizer.updates_per_step=3: must divide prompts_per_step=16"),
         ({"policy.num_kv_heads": 4}, "policy.num_kv_heads=4: must divide policy.num_heads"),
         ({"policy.head_dim": 33}, "policy.head_dim=33: must be even"),
         ({"sampling.max_response_tokens": -5}, "sampling.max_response_tokens=-5"),

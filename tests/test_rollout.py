@@ -61,7 +61,7 @@ def by_hash(*outcomes: Outcome) -> Callable[[str, str], Outcome]:
     return lambda task, text: outcomes[zlib.crc32(text.encode()) % len(outcomes)]
 
 
-MIXED = by_hash(CORRECT, INCORRECT, NO_ANSWER)
+MIXED = by_hash(INCORRECT, CORRECT, NO_ANSWER)
 
 
 def responses(found: Rollouts) -> list[list[int]]:
