@@ -8,6 +8,7 @@ all others, so no text encodes to one.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -55,7 +56,9 @@ class Tokenizer:
             initial_alphabet=sorted(alphabet),
             show_progress=False,
         )
-        bpe.train_from_iterator((line for text in texts for line in LINES.findall(text) if line not in lines), trainer)
+        whole = set(lines)
+        rest = (line for text in texts for line in LINES.findall(text) if line not in whole)
+        bpe.train_from_iterator(rest, trainer)
         bpe.add_tokens([tokenizers.AddedToken(line, normalized=False) for line in lines])
         return cls(bpe)
 
@@ -91,6 +94,5 @@ def common_lines(texts: Sequence[str], at_most: int) -> list[str]:
     """The lines of more than one word in at least COMMON_SHARE of the texts, and in two; the commonest first."""
     found = Counter(line for text in texts for line in dict.fromkeys(LINES.findall(text)))
     enough = max(2, COMMON_SHARE * len(texts))
-    return [line for line, count in found.most_common() if count >= enough and len(re.findall(WORDS, line)) > 1][
-        :at_most
-    ]
+    common = (line for line, count in found.most_common() if count >= enough and len(re.findall(WORDS, line)) > 1)
+    return list(itertools.islice(common, at_most))
