@@ -314,6 +314,7 @@ GOOD = (
     _case("row_cumsum_serial", "row_cumsum", _SCAN),
     _case("row_cumsum_block", "row_cumsum", _SCAN_BLOCK),
     _case("histogram_atomics", "histogram", _HISTOGRAM),
+    _case("missing_extern_c_of_one", "relu", _relu(_RELU).replace('extern "C" ', "")),
     _case("module_state_is_fresh_each_run", "relu", _STATEFUL.format("runs == 0")),
 )
 
@@ -422,7 +423,20 @@ BROKEN = (
     _case("block_grows_with_n", "relu", _relu(_RELU, "grid=(1) block=(n)"), LAUNCH, "hidden checks"),
     _case("grid_of_zero", "relu", _relu(_RELU, "grid=(n / 2000) block=(256)"), LAUNCH, "grid x is 0"),
     _case("too_much_shared_memory", "relu", _relu(_RELU, "grid=(1) block=(1) shared=300000"), LAUNCH, "300000"),
-    _case("missing_extern_c", "relu", _relu(_RELU).replace('extern "C" ', ""), LAUNCH, 'extern "C" is missing'),
+    _case(
+        "missing_extern_c_of_two",
+        "relu",
+        _relu(_RELU, "kernel grid=(1) block=(1)").replace('extern "C" ', "") + "\n__global__ void other() {}",
+        LAUNCH,
+        'extern "C" is missing',
+    ),
+    _case(
+        "vector_by_value",
+        "relu",
+        _relu(_RELU, "grid=(1) block=(1) args=(x, y, n, 4)", "const float* x, float* y, int n, float2 v"),
+        LAUNCH,
+        "parameter 4 is a vector or struct of 8 bytes by value",
+    ),
     _case(
         "extra_parameter",
         "relu",
@@ -457,7 +471,7 @@ BROKEN = (
         "only device code",
     ),
     _case("host_main", "relu", _relu(_RELU) + "\nint main() { return 0; }", COMPILE, "only device code"),
-    _case("torch_binding", "relu", "#include <torch/extension.h>\n" + _relu(_RELU), COMPILE, ""),
+    _case("torch_binding", "relu", "#include <torch/extension.h>\n" + _relu(_RELU), COMPILE, "only device code"),
     _case(
         "no_kernel", "relu", "// launch: kernel grid=(1) block=(1)\n__device__ int x;", COMPILE, "no __global__ kernel"
     ),

@@ -131,9 +131,60 @@ def test_launches_that_cannot_be(lines, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_mangled_kernel_asks_for_extern_c():
+def test_a_single_mangled_kernel_is_found_and_one_of_several_asks_for_extern_c():
+    mangled = {"_ZN4mine6kernelEPKfS0_Pfi": (8, 8, 8, 4)}
+    assert _plan(LAUNCH, signatures=mangled)[0].kernel == "_ZN4mine6kernelEPKfS0_Pfi"
     with pytest.raises(LaunchError, match='extern "C" is missing'):
-        _plan(LAUNCH, signatures={"_Z6kernelPKfS0_Pfi": (8, 8, 8, 4)})
+        _plan(LAUNCH, signatures=mangled | {"other": ()})
+    with pytest.raises(LaunchError, match="no kernel 'kernel'"):
+        _plan(LAUNCH, signatures={"_Z9my_kernelPf": (8, 8, 8, 4)})
+
+
+@pytest.mark.parametrize(
+    ("response", "source"),
+    [
+        ("\ufeff```cuda\n\ufeff__global__ A\n```", "__global__ A\n"),
+        ("```cuda\n__global__ A\n```\n```cuda\n__global__ cut off", "__global__ A\n"),
+        ("```cuda\n__global__ draft\n```cuda\n__global__ B\n```", "__global__ B\n"),
+        ("````markdown\nlike this:\n```cuda\n__global__ A\n```\ndone\n````", "__global__ A\n"),
+        ("```\n```cuda\n__global__ A\n```\n```", "__global__ A\n"),
+        ("~~~cuda\n__global__ A\n```\n~~~", "__global__ A\n```\n"),
+        ("````cuda\n__global__ A\n```\n````", "__global__ A\n```\n"),
+        (
+            "use `__global__` or ```x```\n\t```cuda\n\t__global__ A // \U0001f600\n\t```",
+            "\t__global__ A // \U0001f600\n",
+        ),
+        ("```cuda\r__global__ A\r```\r", "__global__ A\n"),
+    ],
+)
+def test_the_last_closed_block_wins(response, source):
+    assert extract_source(response) == source
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ("\n// launch: grid=(1) block=(m)", "line 2, column 28: kernel: block: unknown name 'm'"),
+        ("// launch: grid=(1, 65536) block=(1)", "line 1, column 21: kernel: grid y"),
+        ("//\tlaunch:grid=(1) block = 1 args=(x, y, z, max(1, w))", "line 1, column 45: kernel: parameter 4"),
+        ("// launch: grid=(1) block=(1) args=(x)", "line 1, column 37: kernel: takes 4 parameters, 1 given"),
+    ],
+)
+def test_launch_errors_name_line_and_column(lines, place):
+    with pytest.raises(LaunchError) as caught:
+        _plan(lines)
+    assert str(caught.value).startswith(place)
+
+
+def test_unreadable_launch_and_scratch_lines_are_placed():
+    for lines, place in (
+        ("\n// launch: grid=(1 block=(1)", "line 2, column 17: launch line has unbalanced"),
+        ("\n\n  // scratch: p half n\n" + LAUNCH, "line 3, column 14: scratch line"),
+        ("// launch: grid=(1) block=(1) block=(1)", "line 1, column 31: launch line has block twice"),
+    ):
+        with pytest.raises(AnswerError) as caught:
+            parse_answer(respond(lines), ADD)
+        assert str(caught.value).startswith(place)
 
 
 def test_scratch_sizes_are_bounded():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_jax.kernels.includes import ALLOWED, refusals, strip
+from leap_jax.kernels.includes import ALLOWED, leaves_toolkit, refusals, strip
 
 
 def refused(source):
@@ -73,6 +73,44 @@ def test_refusal_names_line_and_what_is_allowed():
     (line, message), *rest = refused("#include <math.h>\n\n#include <vector>\n")
     assert (line, rest) == (3, [])
     assert message.startswith("include of <vector> is not allowed; allowed: cuda_fp16.h, ")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "message"),
+    [
+        ("int a;\n/* open\nint b;", 2, "comment is not closed"),
+        ("int a; /*/", 1, "comment is not closed"),
+        ('const char* s =\n R"x(abc)y"\n;', 2, "raw string is not closed"),
+        ('const char* s = R"(', 1, "raw string is not closed"),
+        ('const char* s = R"x()x', 1, "raw string is not closed"),
+    ],
+)
+def test_what_is_not_closed_is_refused(source, line, message):
+    assert refused(source) == [(line, message)]
+
+
+def test_closed_comments_and_raw_strings_pass():
+    assert refused('/**/ /* " */ const char* s = R"(")" R"x(/* )")x" "/*"; // /*\n// R"(\n') == []
+
+
+def test_host_headers_say_what_is_taken():
+    assert refused("#include <torch/extension.h>")[0][1].endswith("only device code and launch lines are taken")
+
+
+@pytest.mark.parametrize(
+    ("source", "leaves"),
+    [
+        ('#include "/etc/passwd"', True),
+        ("#/**/inc\\\nlude < ../x>", True),
+        ('%:import "~/x"', True),
+        ('#include "cub/../../x"', True),
+        ("#include <vector>", False),
+        ('// #include "/etc/passwd"', False),
+        ("#define X </etc/passwd>\n#include X", False),
+    ],
+)
+def test_leaving_the_toolkit(source, leaves):
+    assert leaves_toolkit(strip(source)) is leaves
 
 
 def test_strip_keeps_code_and_line_numbers():

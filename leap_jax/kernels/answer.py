@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from leap_jax.kernels.expressions import ExpressionError, evaluate
+from leap_jax.kernels.fences import code_blocks
 from leap_jax.kernels.task import C_TYPES, NUMPY_DTYPES, Scalars, Task
 from leap_jax.kernels.verdict import KernelResources
 
@@ -38,7 +39,6 @@ _DTYPE_OF_C = {c_type: dtype for dtype, c_type in C_TYPES.items()} | {
     "int64_t": "i64",
     "uint64_t": "u64",
 }
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 _LAUNCH = re.compile(r"^[ \t]*//[ \t]*launch[ \t]*:(.*)$", re.MULTILINE)
 _SCRATCH = re.compile(r"^[ \t]*//[ \t]*scratch[ \t]*:(.*)$", re.MULTILINE)
 _KEY = re.compile(r"\b(grid|block|shared|args)\s*=")
@@ -58,13 +58,23 @@ class LaunchError(ValueError):
 
 @dataclass(frozen=True)
 class Launch:
-    """One `// launch:` line: texts of expressions. `args` None stands for the task's own parameters."""
+    """One `// launch:` line: texts of expressions. `args` None stands for the task's own parameters.
+
+    `line` and `columns` (of the items of each key) say where it stands in the source, from 1.
+    """
 
     kernel: str
     grid: tuple[str, str, str]
     block: tuple[str, str, str]
     shared: str
     args: tuple[str, ...] | None
+    line: int = field(default=0, compare=False)
+    columns: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
+
+    def place(self, key: str, index: int = 0) -> str:
+        """`line 2, column 17: ` of an item, or of the line where the item has no text."""
+        columns = self.columns.get(key, ())
+        return f"line {self.line}, column {columns[index] if index < len(columns) else 1}: "
 
 
 @dataclass(frozen=True)
@@ -108,15 +118,14 @@ class PlannedLaunch:
 
 
 def extract_source(response: str) -> str:
-    """The text of the last fenced block with a kernel (else of the last block). Raises AnswerError."""
-    fences = list(_FENCE.finditer(response.replace("\r\n", "\n")))
-    if not fences:
-        raise AnswerError("no fenced code block")
-    if len(fences) % 2:
+    """The text of the last closed block with a kernel (else of the last block). Raises AnswerError."""
+    blocks, left_open = code_blocks(response.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    source = next((block for block in reversed(blocks) if "__global__" in block), None)
+    if source is None and left_open:
         raise AnswerError("the code block is not closed")
-    text = fences[0].string
-    blocks = [text[start.end() + 1 : end.start()] for start, end in zip(fences[::2], fences[1::2], strict=True)]
-    source = next((b for b in reversed(blocks) if "__global__" in b), blocks[-1])
+    if source is None and not blocks:
+        raise AnswerError("no fenced code block")
+    source = (blocks[-1] if source is None else source).removeprefix("\ufeff")
     if not source.strip():
         raise AnswerError("the code block is empty")
     if "\0" in source:
@@ -129,13 +138,13 @@ def extract_source(response: str) -> str:
 def parse_answer(response: str, task: Task) -> Answer:
     """Source, launches and scratch buffers of a response. Raises AnswerError."""
     source = extract_source(response)
-    scratch = tuple(_parse_scratch(match[1]) for match in _SCRATCH.finditer(source))
+    scratch = tuple(_parse_scratch(match) for match in _SCRATCH.finditer(source))
     names = [p.name for p in task.params] + [s.name for s in scratch]
     for s in scratch:
         if names.count(s.name) > 1:
             raise AnswerError(f"scratch name {s.name!r} is taken")
     kernels = kernel_names(source)
-    launches = tuple(_parse_launch(match[1], kernels) for match in _LAUNCH.finditer(source))
+    launches = tuple(_parse_launch(match, kernels) for match in _LAUNCH.finditer(source))
     if not launches:
         raise AnswerError("no launch line")
     if len(launches) > MAX_LAUNCHES or len(scratch) > MAX_SCRATCH:
@@ -201,67 +210,110 @@ def check_launch_bounds(launch: PlannedLaunch, directives: Mapping[str, tuple[in
         raise LaunchError(f"{launch.kernel}: block is {launch.block}, the kernel requires {required}")
 
 
-def _parse_scratch(text: str) -> Scratch:
+def resolve_kernel(name: str, compiled: Collection[str]) -> str:
+    """The compiled name of the kernel `name`: a single one may lack `extern "C"`. Raises LaunchError."""
+    if name in compiled:
+        return name
+    mangled = [other for other in compiled if other.startswith("_Z") and f"{len(name)}{name}" in other]
+    if mangled and len(compiled) == 1:
+        return mangled[0]
+    hint = ': extern "C" is missing' if mangled else f" (compiled: {', '.join(compiled) or 'none'})"
+    raise LaunchError(f"no kernel {_shown(name)}{hint}")
+
+
+def _parse_scratch(match: re.Match[str]) -> Scratch:
+    text = match[1]
     words = text.split()
     for count in (3, 2, 1):  # "unsigned long long" before "unsigned"
         dtype = _DTYPE_OF_C.get(" ".join(words[1 : 1 + count]))
         size = " ".join(words[1 + count :])
         if dtype and size and _NAME.fullmatch(words[0]):
             return Scratch(words[0], dtype, size)
-    raise AnswerError(f"scratch line {_shown(text)} is not: name type size")
+    raise AnswerError(f"{_place(match, 0)}scratch line {_shown(text)} is not: name type size")
 
 
-def _parse_launch(text: str, kernels: list[str]) -> Launch:
+def _parse_launch(match: re.Match[str], kernels: list[str]) -> Launch:
+    text = match[1]
     keys = list(_KEY.finditer(text))
     name = text[: keys[0].start()].strip() if keys else text.strip()
     values: dict[str, tuple[str, ...]] = {}
+    columns: dict[str, tuple[int, ...]] = {}
     ends = [key.start() for key in keys[1:]] + [len(text)]
     for key, end in zip(keys, ends, strict=False):
         if key[1] in values:
-            raise AnswerError(f"launch line has {key[1]} twice")
-        values[key[1]] = _items(text[key.end() : end], key[1])
+            raise AnswerError(f"{_place(match, key.start())}launch line has {key[1]} twice")
+        try:
+            items = _items(text[key.end() : end])
+        except ValueError as error:
+            raise AnswerError(f"{_place(match, key.end())}launch line has {error} in {key[1]}") from None
+        values[key[1]] = tuple(item for _, item in items)
+        columns[key[1]] = tuple(_column(match, key.end() + offset) for offset, _ in items)
     for key in ("grid", "block"):
         if not 1 <= len(values.get(key, ())) <= 3:
-            raise AnswerError(f"launch line needs {key}=(x), (x, y) or (x, y, z)")
+            raise AnswerError(f"{_place(match, 0)}launch line needs {key}=(x), (x, y) or (x, y, z)")
     if len(values.get("shared", ("0",))) != 1:
-        raise AnswerError("launch line takes one value for shared")
+        raise AnswerError(f"{_place(match, 0)}launch line takes one value for shared")
     if name and not _NAME.fullmatch(name):
-        raise AnswerError(f"launch line names no kernel: {_shown(name)}")
+        raise AnswerError(f"{_place(match, 0)}launch line names no kernel: {_shown(name)}")
     if not name and len(kernels) != 1:
-        raise AnswerError(f"launch line must name its kernel: the code has {len(kernels)} __global__ kernels")
+        raise AnswerError(
+            f"{_place(match, 0)}launch line must name its kernel: the code has {len(kernels)} __global__ kernels"
+        )
     return Launch(
         kernel=name or kernels[0],
         grid=_triple(values["grid"]),
         block=_triple(values["block"]),
         shared=values.get("shared", ("0",))[0],
         args=values.get("args"),
+        line=_line(match),
+        columns=columns,
     )
 
 
-def _items(text: str, key: str) -> tuple[str, ...]:
-    """`(a, f(b, c))` -> ("a", "f(b, c)"); the outer parentheses may be missing."""
-    text = text.strip().rstrip(",;").rstrip()
-    items, start, depth, enclosed = [], 0, 0, text.startswith("(")
-    for i, character in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(character, 0)
+def _line(match: re.Match[str]) -> int:
+    return match.string.count("\n", 0, match.start(1)) + 1
+
+
+def _column(match: re.Match[str], offset: int) -> int:
+    """The column, from 1, of the text `offset` characters into the matched line's content."""
+    return match.start(1) + offset - match.string.rfind("\n", 0, match.start(1))
+
+
+def _place(match: re.Match[str], offset: int) -> str:
+    return f"line {_line(match)}, column {_column(match, offset)}: "
+
+
+def _items(text: str) -> list[tuple[int, str]]:
+    """`(a, f(b, c))` -> "a" and "f(b, c)" with their offsets; the outer parentheses may be missing.
+
+    Raises ValueError with what is wrong.
+    """
+    text = text.rstrip().rstrip(",;").rstrip()
+    start = len(text) - len(text.lstrip())
+    depth, enclosed = 0, text.startswith("(", start)
+    for i in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
         if depth < 0:
             break
         if depth == 0 and i < len(text) - 1:
             enclosed = False
     if depth != 0:
-        raise AnswerError(f"launch line has unbalanced parentheses in {key}")
+        raise ValueError("unbalanced parentheses")
     if enclosed:
-        text = text[1:-1]
-    for i, character in enumerate(text + ","):
+        start, text = start + 1, text[:-1]
+    items = []
+    for i in range(start, len(text) + 1):
+        character = text[i : i + 1] or ","
         depth += {"(": 1, ")": -1}.get(character, 0)
         if character == "," and depth == 0:
-            items.append(text[start:i].strip())
+            item = text[start:i]
+            items.append((start + len(item) - len(item.lstrip()), item.strip()))
             start = i + 1
-    if items == [""]:
-        return ()
-    if "" in items:
-        raise AnswerError(f"launch line has an empty value in {key}")
-    return tuple(items)
+    if [item for _, item in items] == [""]:
+        return []
+    if any(not item for _, item in items):
+        raise ValueError("an empty value")
+    return items
 
 
 def _triple(values: tuple[str, ...]) -> tuple[str, str, str]:
@@ -276,37 +328,38 @@ def _plan_launch(
     scalars: Scalars,
     signatures: Mapping[str, tuple[int, ...]],
 ) -> PlannedLaunch:
-    kernel = launch.kernel
-    if kernel not in signatures:
-        mangled = any(kernel in name for name in signatures)
-        hint = ': extern "C" is missing' if mangled else f" (compiled: {', '.join(signatures) or 'none'})"
-        raise LaunchError(f"no kernel {_shown(kernel)}{hint}")
-    grid = _dimensions(launch.grid, MAX_GRID, scalars, f"{kernel}: grid")
-    block = _dimensions(launch.block, MAX_BLOCK, scalars, f"{kernel}: block")
+    kernel = resolve_kernel(launch.kernel, signatures)
+    grid = _dimensions(launch, "grid", MAX_GRID, scalars)
+    block = _dimensions(launch, "block", MAX_BLOCK, scalars)
     if math.prod(block) > MAX_THREADS:
-        raise LaunchError(f"{kernel}: block has {math.prod(block)} threads, at most {MAX_THREADS}")
-    shared_bytes = _value(launch.shared, scalars, f"{kernel}: shared")
+        raise LaunchError(
+            f"{launch.place('block')}{launch.kernel}: block has {math.prod(block)} threads, at most {MAX_THREADS}"
+        )
+    shared_bytes = _value(launch.shared, scalars, f"{launch.place('shared')}{launch.kernel}: shared")
     if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
-        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory, at most {MAX_SHARED_BYTES}")
+        place = launch.place("shared")
+        raise LaunchError(f"{place}{launch.kernel}: {shared_bytes} bytes of shared memory, at most {MAX_SHARED_BYTES}")
     given = launch.args if launch.args is not None else tuple(p.name for p in task.params)
     sizes = signatures[kernel]
     if len(given) != len(sizes):
-        raise LaunchError(f"{kernel}: takes {len(sizes)} parameters, {len(given)} given")
+        raise LaunchError(f"{launch.place('args')}{launch.kernel}: takes {len(sizes)} parameters, {len(given)} given")
     args = tuple(
-        _argument(text, size, answer, task, scalars, f"{kernel}: parameter {i}")
-        for i, (text, size) in enumerate(zip(given, sizes, strict=True), start=1)
+        _argument(text, size, answer, task, scalars, f"{launch.place('args', i)}{launch.kernel}: parameter {i + 1}")
+        for i, (text, size) in enumerate(zip(given, sizes, strict=True))
     )
     return PlannedLaunch(kernel, grid, block, shared_bytes, args)
 
 
-def _dimensions(
-    texts: tuple[str, str, str], limits: tuple[int, int, int], scalars: Scalars, what: str
-) -> tuple[int, int, int]:
-    values = tuple(_value(text, scalars, what) for text in texts)
-    for axis, value, limit in zip("xyz", values, limits, strict=True):
+def _dimensions(launch: Launch, key: str, limits: tuple[int, int, int], scalars: Scalars) -> tuple[int, int, int]:
+    values = []
+    for i, (text, limit) in enumerate(zip(getattr(launch, key), limits, strict=True)):
+        what = f"{launch.place(key, i)}{launch.kernel}: {key}"
+        value = _value(text, scalars, what)
         if not 1 <= value <= limit:
-            raise LaunchError(f"{what} {axis} is {value}, must be 1 to {limit}")
-    return values
+            raise LaunchError(f"{what} {'xyz'[i]} is {value}, must be 1 to {limit}")
+        values.append(value)
+    x, y, z = values
+    return x, y, z
 
 
 def _argument(text: str, size_bytes: int, answer: Answer, task: Task, scalars: Scalars, what: str) -> Argument:

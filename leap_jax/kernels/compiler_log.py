@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from leap_jax.kernels.verdict import Diagnostic, KernelResources
+from leap_jax.kernels.verdict import DEVICE_CODE_ONLY, Diagnostic, KernelResources
 
 MESSAGE_LENGTH = 200
 DIAGNOSTICS = 10
@@ -19,7 +19,11 @@ _END_OF_SOURCE = re.compile(r"At end of source: (?:catastrophic )?error[^:]*: (?
 _ASSEMBLER = re.compile(r" *ptxas [^;]*?(?:, line (?P<line>\d+); )?(?:error|fatal) *: (?P<text>.*)")
 _CAUSE = re.compile(r" at line (\d+) of kernel\.cu")
 _CARET = re.compile(r"\s*\^\s*")
-_ADVICE = re.compile(r" in JIT mode\. Consider using -default-device.*")
+_HOST_CODE = re.compile(r"A (?:function|namespace scope variable) without .* (host \w+ are not allowed) in JIT mode.*")
+# What an answer with host code trips over first; it is told what is taken, the error stays what it is.
+_HOST_NAME = re.compile(
+    r'identifier "cuda[A-Z]\w*" is undefined|namespace "std" has no member|device-side kernel launch'
+)
 _ECHO_INDENT, _DETAIL_INDENT = 2, " " * 12
 
 _ASSEMBLER_START = re.compile(r"^ptxas info    : \d+ bytes gmem", re.MULTILINE)
@@ -80,9 +84,11 @@ def source_line(ptx: str, line: int) -> int:
 
 def clean(message: str) -> str:
     """Return `message` as one short printable line."""
-    message = _ADVICE.sub("", message)
     message = "".join(character if character.isprintable() else " " for character in message)
-    return " ".join(message.split())[:MESSAGE_LENGTH]
+    message = _HOST_CODE.sub(rf"\1: {DEVICE_CODE_ONLY}", " ".join(message.split()))
+    if _HOST_NAME.match(message):
+        message = f"{message}; {DEVICE_CODE_ONLY}"
+    return message[:MESSAGE_LENGTH]
 
 
 def _block(lines: list[str], start: int) -> list[str]:

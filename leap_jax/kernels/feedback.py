@@ -10,7 +10,7 @@ from __future__ import annotations
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verdict import Diagnostic, FaultReport, Mismatch, Outcome, Verdict
 
-MAX_QUOTED_CHARACTERS = 160  # of the compiler's or the answer's own words in one line
+MAX_QUOTED_CHARACTERS = 175  # of the compiler's or the answer's own words in one line
 MAX_DIAGNOSTICS = 5
 
 _ADVICE = {

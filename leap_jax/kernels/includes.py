@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 
-from leap_jax.kernels.verdict import Diagnostic
+from leap_jax.kernels.verdict import DEVICE_CODE_ONLY, Diagnostic
 
 PREAMBLE_NAME = "preamble.h"
 
@@ -105,21 +106,47 @@ _EMPTY_HEADERS = (
     *("cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring"),
 )
 
-# Headers served from memory: name -> text.
-SHIMS = {PREAMBLE_NAME: _PREAMBLE, **dict.fromkeys(_EMPTY_HEADERS, "#pragma once\n")}
+# CUB names a few types of the runtime, which `--minimal` leaves out. All of its headers include this one first.
+_CUB_CONFIG = """\
+#pragma once
+enum cudaError { cudaSuccess };
+using cudaError_t = cudaError;
+enum cudaDeviceAttr {};
+enum cudaSharedMemConfig { cudaSharedMemBankSizeFourByte = 1, cudaSharedMemBankSizeEightByte };
+using cudaStream_t = struct CUstream_st*;
+#define cudaStreamLegacy ((cudaStream_t)1)
+#define cudaStreamPerThread ((cudaStream_t)2)
+#include <cccl/cub/config.cuh>
+"""
+_CUB_BLOCK = (
+    *("adjacent_difference", "discontinuity", "exchange", "histogram", "load", "merge_sort", "radix_sort", "reduce"),
+    *("run_length_decode", "scan", "shuffle", "store"),
+)
+_CUB_WARP = ("exchange", "load", "merge_sort", "reduce", "scan", "store")
+_CUB_COMMON = ("block/block_load", "block/block_store", "block/block_reduce", "block/block_scan", "warp/warp_reduce")
+
+# Headers served from memory: name -> text. NVRTC cannot take <cub/cub.cuh> whole; it stands for the usual part.
+SHIMS = {
+    PREAMBLE_NAME: _PREAMBLE,
+    **dict.fromkeys(_EMPTY_HEADERS, "#pragma once\n"),
+    "cub/config.cuh": _CUB_CONFIG,
+    "cub/cub.cuh": "#pragma once\n" + "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB_COMMON),
+}
 
 # Headers of the CUDA toolkit, read from its include folder.
 TOOLKIT_HEADERS = (
-    "cuda_fp16.h",
-    "cuda_bf16.h",
-    "math_constants.h",
-    "mma.h",
-    "cooperative_groups.h",
-    "cooperative_groups/reduce.h",
+    *("cuda_fp16.h", "cuda_bf16.h", "math_constants.h", "mma.h"),
+    *("cooperative_groups.h", "cooperative_groups/reduce.h"),
+)
+CUB_HEADERS = (
+    "cub/cub.cuh",
+    *(f"cub/block/block_{name}.cuh" for name in _CUB_BLOCK),
+    *(f"cub/warp/warp_{name}.cuh" for name in _CUB_WARP),
 )
 
-ALLOWED = frozenset((*_EMPTY_HEADERS, *TOOLKIT_HEADERS))
-_ALLOWED_TEXT = f"{', '.join(TOOLKIT_HEADERS)}, cuda_runtime.h and the C headers (math.h, cstdint, ...)"
+ALLOWED = frozenset((*_EMPTY_HEADERS, *TOOLKIT_HEADERS, *CUB_HEADERS))
+# Short, so that feedback can quote it whole.
+_ALLOWED_TEXT = "cuda_fp16.h, cuda_bf16.h, mma.h, cooperative_groups.h, cub, C headers"
 
 _TOKEN = re.compile(
     r"""
@@ -143,23 +170,33 @@ _DIRECTIVE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _HEADER_NAME = re.compile(r"""[^\S\n]* (?: <([^>]+)> | "([^"]+)" )""", re.VERBOSE)
+_OUTSIDE = re.compile(r"^\s*[/~]|\.\.")
 _REFUSALS = 10
 
 
 def strip(source: str) -> str:
-    """Return `source` without comments, line splices and carriage returns; every line keeps its number."""
-    joined = _join_lines(source.replace("\r\n", "\n").replace("\r", "\n"))
+    """Return `source` without byte order mark, comments, line splices and carriage returns; lines keep their numbers.
+
+    A comment that is not closed stays, for `refusals` to see.
+    """
+    joined = _join_lines(source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     return _join_lines(_TOKEN.sub(_blank_comment, joined))
 
 
 def refusals(stripped: str) -> tuple[Diagnostic, ...]:
-    """Return a diagnostic for each include or other directive of a `strip`ped source that is not allowed."""
-    diagnostics = (
+    """Return a diagnostic for each directive of a `strip`ped source that is not allowed, and for what is not closed."""
+    directives = (
         Diagnostic(line=stripped.count("\n", 0, match.start()) + 1, column=0, message=message)
         for match in _DIRECTIVE.finditer(stripped)
         if (message := _refusal(match))
     )
-    return tuple(itertools.islice(diagnostics, _REFUSALS))
+    return tuple(itertools.islice(itertools.chain(directives, _unclosed(stripped)), _REFUSALS))
+
+
+def leaves_toolkit(stripped: str) -> bool:
+    """Whether a directive of a `strip`ped source names a file by an absolute path, a home or `..`."""
+    names = (_HEADER_NAME.match(match["operand"]) for match in _DIRECTIVE.finditer(stripped) if match["directive"])
+    return any(_OUTSIDE.search(name[1] or name[2]) for name in names if name)
 
 
 def _refusal(match: re.Match[str]) -> str:
@@ -173,7 +210,23 @@ def _refusal(match: re.Match[str]) -> str:
     if name and (name[1] or name[2]) in ALLOWED:
         return ""
     shown = f"<{(name[1] or name[2])[:60]}>" if name else "a computed name"
-    return f"include of {shown} is not allowed; allowed: {_ALLOWED_TEXT}"
+    return f"include of {shown} is not allowed; allowed: {_ALLOWED_TEXT}; {DEVICE_CODE_ONLY}"
+
+
+def _unclosed(stripped: str) -> Iterator[Diagnostic]:
+    for match in _TOKEN.finditer(stripped):
+        if match["comment"]:  # `strip` leaves no other
+            message = "comment is not closed"
+        elif match["delimiter"] is not None and not _closes_raw_string(match):
+            message = "raw string is not closed"
+        else:
+            continue
+        yield Diagnostic(line=stripped.count("\n", 0, match.start()) + 1, column=0, message=message)
+
+
+def _closes_raw_string(match: re.Match[str]) -> bool:
+    end = f'){match["delimiter"]}"'
+    return match[0].endswith(end) and len(match[0]) >= match.end("delimiter") - match.start() + 1 + len(end)
 
 
 def _join_lines(source: str) -> str:
@@ -191,6 +244,7 @@ def _join_lines(source: str) -> str:
 
 def _blank_comment(match: re.Match[str]) -> str:
     """Turn a comment into spaces, its line ends into splices: it may stand inside a directive."""
-    if match["comment"] is None:
+    comment = match["comment"]
+    if comment is None or (comment.startswith("/*") and not (len(comment) > 3 and comment.endswith("*/"))):
         return match[0]
     return re.sub(r"[^\n]", " ", match[0]).replace("\n", "\\\n")

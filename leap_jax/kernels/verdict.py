@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+DEVICE_CODE_ONLY = "only device code and launch lines are taken"
+
 
 class Outcome(enum.StrEnum):
     """The class of a verdict, worst to best; the last two are nobody's fault and leave the group."""

@@ -7,7 +7,6 @@ reach.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +17,11 @@ from leap_jax.kernels.answer import (
     AnswerError,
     LaunchError,
     PlannedLaunch,
-    blank_comments_and_strings,
     check_launch_bounds,
     check_resources,
-    kernel_names,
     parse_answer,
     plan,
+    resolve_kernel,
     scratch_sizes,
 )
 from leap_jax.kernels.checks import Check, make_checks
@@ -33,17 +31,12 @@ from leap_jax.kernels.emulator import ir
 from leap_jax.kernels.emulator.isa import UnsupportedOpcode
 from leap_jax.kernels.emulator.machine import Fault, Program, prepare
 from leap_jax.kernels.emulator.ptx import PtxError, parse
+from leap_jax.kernels.escapes import escape
 from leap_jax.kernels.execution import Results, execute
 from leap_jax.kernels.feedback import shape_text
+from leap_jax.kernels.includes import leaves_toolkit, strip
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verdict import KernelResources, Mismatch, Outcome, Verdict
-
-_OUTSIDE_INCLUDE = re.compile(
-    r"^\s*#\s*(?:include|include_next|import|embed)\s*[<\"]\s*(?:[/~]|[^>\"\n]*\.\.)", re.MULTILINE
-)
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm__|__asm)\b")
-_ASSEMBLY_DECLARATION = re.compile(r"\"[^\"\n]*\.(?:entry|func|visible|extern|weak|global|const|file)\s")
-_HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(")
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,12 @@ def verify(task: Task, response: str, settings: Settings, checks: tuple[Check, .
         with progress.timed("compile"):
             compiled = compile_source(answer.source, timeout_seconds=settings.compile_seconds)
             progress.resources = compiled.resources
+            refused = escape(compiled.ptx, compiled.cubin)
+            if refused:
+                return progress.verdict(*refused)
             module = parse(compiled.ptx)
+            if not module.entries:
+                return progress.verdict(Outcome.COMPILE_ERROR, "no __global__ kernel was compiled")
             loaded = _Loaded(answer, compiled, module, prepare(module))
     except AnswerError as error:
         return progress.verdict(Outcome.NO_ANSWER, error)
@@ -132,19 +130,10 @@ def verify(task: Task, response: str, settings: Settings, checks: tuple[Check, .
 def screen(source: str) -> tuple[Outcome, str] | None:
     """What is refused before the compiler sees it, and why; None if nothing is.
 
-    hack: an include that leaves the toolkit's headers; inline assembly that declares functions or variables.
-    compile_error: host code, or no kernel. This names the reason; the sandbox is what keeps files closed.
+    An include that leaves the toolkit's headers. This names the reason; the sandbox is what keeps files closed.
     """
-    text = re.sub(r"\\\r?\n", "", source).replace("%:", "#")
-    code = blank_comments_and_strings(text)
-    if _OUTSIDE_INCLUDE.search(text):
+    if leaves_toolkit(strip(source)):
         return Outcome.HACK, "an include leaves the toolkit's headers"
-    if _ASSEMBLY.search(code) and _ASSEMBLY_DECLARATION.search(text):
-        return Outcome.HACK, "inline assembly declares a function or a variable"
-    if _HOST_CODE.search(code):
-        return Outcome.COMPILE_ERROR, "only device code and launch lines are taken"
-    if not kernel_names(source):
-        return Outcome.COMPILE_ERROR, "no __global__ kernel"
     return None
 
 
@@ -208,6 +197,8 @@ def _plan(task: Task, loaded: _Loaded, check: Check, settings: Settings) -> tupl
     """The launches of one check within all limits. Raises LaunchError."""
     entries = loaded.module.entries
     signatures = {name: tuple(p.size_bytes for p in entry.params) for name, entry in entries.items()}
+    for name in {resolve_kernel(line.kernel, signatures) for line in loaded.answer.launches}:
+        _check_by_value(name, entries[name])
     launches = plan(loaded.answer, task, check.scalars, signatures)
     for planned in launches:
         check_resources(planned, loaded.compiled.resources[planned.kernel])
@@ -216,6 +207,16 @@ def _plan(task: Task, loaded: _Loaded, check: Check, settings: Settings) -> tupl
     if threads > settings.threads_per_check:
         raise LaunchError(f"{threads} threads launched, at most {settings.threads_per_check}")
     return launches
+
+
+def _check_by_value(kernel: str, entry: ir.Function) -> None:
+    """Raises LaunchError for a parameter that no argument of a launch line can fill."""
+    for number, parameter in enumerate(entry.params, start=1):
+        if parameter.size_bytes * 8 > parameter.element_bits:
+            raise LaunchError(
+                f"{kernel}: parameter {number} is a vector or struct of {parameter.size_bytes} bytes by value: "
+                "only pointers and plain numbers can be passed"
+            )
 
 
 def _first_mismatch(task: Task, check: Check, results: Results) -> Mismatch | None:
