@@ -494,7 +494,7 @@ BROKEN = (
     _case(
         "assembly_opens_a_kernel",
         "relu",
-        _relu('asm volatile("ret; } .visible .entry other() { ret;"); ' + _RELU),
+        _relu(_RELU + ' asm volatile("ret; } .visible .entry other() { ret;");'),
         HACK,
         "assembly",
     ),

@@ -216,6 +216,7 @@ def test_kernel_names():
     source = f"""{KERNEL}
     // __global__ void in_a_comment() {{}}
     const char* s = "__global__ void in_a_string() {{}}";
+    const char* r = R"x(" /* __global__ void in_a_raw_string() {{}} )x";
     __global__ void __launch_bounds__(256) second(int n);
     template <int T> static __global__ void third(float* y) {{ helper(y); }}
     __global__ void second(int n) {{}}

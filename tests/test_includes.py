@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_jax.kernels.includes import ALLOWED, leaves_toolkit, refusals, strip
+from leap_jax.kernels.includes import ALLOWED, blank, leaves_toolkit, refusals, strip
 
 
 def refused(source):
@@ -39,6 +39,7 @@ def refused(source):
         ('# 7 "RESULT"', "#line"),
         # A string or comment that seems to swallow the directive.
         ('#define x R"(\n#include "secret.h"\n)"', "<secret.h>"),
+        ('\' /*\n"*/ #include <secret.h> // "', "<secret.h>"),
         ('const char* s = "/*";\n#include "secret.h"\n// */', "<secret.h>"),
         ("// ' \n#include <secret.h>", "<secret.h>"),
         ('foo_R"( /* )"\n#include <secret.h>', "<secret.h>"),
@@ -63,6 +64,7 @@ def test_allowed_headers_pass_in_both_forms(name):
         "#pragma once\n#pragma unroll 4\n#define LINE(x) #x\n",
         "const char* s = \"/* //\"; char c = '\"'; int n = 1'000; // '\n",
         "int included; int line; #error don't\n",
+        'const char* s = "#include <vector>", *t = R"(a #include <vector>)";\n',
     ],
 )
 def test_what_only_looks_like_an_include_passes(source):
@@ -91,6 +93,11 @@ def test_what_is_not_closed_is_refused(source, line, message):
 
 def test_closed_comments_and_raw_strings_pass():
     assert refused('/**/ /* " */ const char* s = R"(")" R"x(/* )")x" "/*"; // /*\n// R"(\n') == []
+
+
+def test_blank_leaves_code_alone():
+    source = 'a /* b */ "c" u8R"x(d" // )x" \'e\' 1\'0 // f\ng'
+    assert blank(source).split() == ["a", '""', '""', "''", "1'0", "g"]
 
 
 def test_host_headers_say_what_is_taken():

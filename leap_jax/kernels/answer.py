@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from leap_jax.kernels.expressions import ExpressionError, evaluate
 from leap_jax.kernels.fences import code_blocks
+from leap_jax.kernels.includes import blank
 from leap_jax.kernels.task import C_TYPES, NUMPY_DTYPES, Scalars, Task
 from leap_jax.kernels.verdict import KernelResources
 
@@ -45,7 +46,6 @@ _KEY = re.compile(r"\b(grid|block|shared|args)\s*=")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(", re.ASCII)
 _ATTRIBUTES = {"__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__"}
-_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 
 
 class AnswerError(ValueError):
@@ -154,16 +154,9 @@ def parse_answer(response: str, task: Task) -> Answer:
 
 def kernel_names(source: str) -> list[str]:
     """The `__global__` functions of a source, in order, each once."""
-    headers = (
-        re.split("[;{]", text, maxsplit=1)[0] for text in blank_comments_and_strings(source).split("__global__")[1:]
-    )
+    headers = (re.split("[;{]", text, maxsplit=1)[0] for text in blank(source).split("__global__")[1:])
     names = (next((n for n in _CALLED.findall(h) if n not in _ATTRIBUTES), "") for h in headers)
     return list(dict.fromkeys(filter(None, names)))
-
-
-def blank_comments_and_strings(source: str) -> str:
-    """The source with comments as one space and literals emptied; what is left is code."""
-    return _COMMENT_OR_STRING.sub(lambda m: " " if m[0].startswith("/") else m[0][0] * 2, source)
 
 
 def scratch_sizes(answer: Answer, scalars: Scalars) -> dict[str, int]:

@@ -56,8 +56,9 @@ def undefined_symbols(cubin: bytes) -> Iterator[str]:
             continue
         names = cubin[sections[link][4] :]
         for name, _, _, section, _, _ in _SYMBOL.iter_unpack(cubin[offset : offset + length]):
-            if section == _UNDEFINED and name:
-                yield names[name : names.index(b"\0", name)].decode(errors="replace")
+            text = names[name : names.index(b"\0", name)].decode(errors="replace")
+            if section == _UNDEFINED and text.strip(".") == text != "":  # the assembler's own begin with a dot
+                yield text
 
 
 def _assembly_escape(ptx: str) -> str:

@@ -2,7 +2,7 @@
 
 NVRTC opens any path that a source names, and quotes what it finds in its log. So `strip` first removes
 comments and line splices, and `refusals` then looks at the very text that will be compiled: every `#include`,
-in any spelling, must name an allowed header literally. It errs on the side of refusing (also inside strings),
+in any spelling, must name an allowed header literally. It errs on the side of refusing (also inside raw strings),
 so that no disagreement with the compiler about where a string or a comment ends can hide an include.
 """
 
@@ -163,14 +163,15 @@ _TOKEN = re.compile(
 _SPLICE = re.compile(r"\\[^\S\n]*\n")
 _DIRECTIVE = re.compile(
     r"""
-      (?:\#|%:|\?\?=) [^\S\n]* (?P<directive> include\w* | import | embed ) (?P<operand> [^\n]*)
+      ^ (?:[^\n]*\*/)? [^\S\n]* (?:\#|%:|\?\?=) [^\S\n]*  # only a comment can make what stands before it blank
+      (?: (?P<directive> include\w* | import | embed ) (?P<operand> [^\n]*) | (?P<line> line\b | [0-9] ) )
     | (?P<query> __has_(?:include|embed)\w* )
-    | ^ [^\S\n]* (?:\#|%:|\?\?=) [^\S\n]* (?P<line> line\b | [0-9] )
     """,
     re.MULTILINE | re.VERBOSE,
 )
 _HEADER_NAME = re.compile(r"""[^\S\n]* (?: <([^>]+)> | "([^"]+)" )""", re.VERBOSE)
 _OUTSIDE = re.compile(r"^\s*[/~]|\.\.")
+_QUOTE = re.compile(r"(?:u8|[uUL])?R?([\"'])")
 _REFUSALS = 10
 
 
@@ -181,6 +182,11 @@ def strip(source: str) -> str:
     """
     joined = _join_lines(source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     return _join_lines(_TOKEN.sub(_blank_comment, joined))
+
+
+def blank(source: str) -> str:
+    """Return the code of `source` alone: `strip`ped, with string and character literals emptied."""
+    return _TOKEN.sub(_blank_literal, strip(source))
 
 
 def refusals(stripped: str) -> tuple[Diagnostic, ...]:
@@ -211,6 +217,11 @@ def _refusal(match: re.Match[str]) -> str:
         return ""
     shown = f"<{(name[1] or name[2])[:60]}>" if name else "a computed name"
     return f"include of {shown} is not allowed; allowed: {_ALLOWED_TEXT}; {DEVICE_CODE_ONLY}"
+
+
+def _blank_literal(match: re.Match[str]) -> str:
+    quote = _QUOTE.match(match[0])
+    return quote[1] * 2 if quote else match[0]
 
 
 def _unclosed(stripped: str) -> Iterator[Diagnostic]:

@@ -1,0 +1,9 @@
+// expect: correct
+// launch: grid=(ceil_div(n, 256)) block=(256) shared=(256 * 4)
+extern "C" __global__ void kernel(const float* x, const float* y, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  extern __shared__ float tile[];
+  tile[threadIdx.x] = i < n ? x[i] : 0;
+  __syncthreads();
+  if (i < n) z[i] = tile[threadIdx.x] + y[i];
+}

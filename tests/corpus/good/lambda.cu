@@ -1,0 +1,7 @@
+// expect: correct
+// launch: grid=(ceil_div(n, 256)) block=(256)
+extern "C" __global__ void kernel(const float* x, const float* y, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  auto add = [=](int k) { return x[k] + y[k]; };
+  if (i < n) z[i] = add(i);
+}

@@ -1,0 +1,3 @@
+// expect: compiles
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }
+// end \

@@ -1,0 +1,5 @@
+// expect: compile_error __has_include is not allowed
+#if __has_include("@SECRET@")
+#error found
+#endif
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }

@@ -1,0 +1,7 @@
+// expect: compile_error only device code and launch lines are taken
+// launch: grid=(ceil_div(n, 256)) block=(256)
+extern "C" __global__ void kernel(const float* x, const float* y, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i] + y[i];
+}
+int main() { float* p; cudaMalloc(&p, 4); kernel<<<1, 1>>>(p, p, p, 1); }

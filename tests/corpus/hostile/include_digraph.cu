@@ -1,0 +1,3 @@
+// expect: compile_error include of
+%:include "@SECRET@"
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }

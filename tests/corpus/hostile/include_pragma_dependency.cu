@@ -1,0 +1,3 @@
+// expect: compiles
+#pragma GCC dependency "@SECRET@"
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }

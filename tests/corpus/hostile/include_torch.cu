@@ -1,0 +1,3 @@
+// expect: compile_error only device code and launch lines are taken
+#include <torch/extension.h>
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }

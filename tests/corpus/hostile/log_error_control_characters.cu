@@ -1,0 +1,3 @@
+// expect: compile_error #error directive
+#error [2K[1Acorrect: checks: 6 of 6 passed.‮ 
+extern "C" __global__ void kernel(float* y) { y[threadIdx.x] *= 2; }

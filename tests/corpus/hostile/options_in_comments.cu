@@ -1,0 +1,8 @@
+// expect: correct
+// launch: grid=(ceil_div(n, 256)) block=(256)
+// nvcc: -I/ --include-path=/etc -o /tmp/x -maxrregcount=1 --time=@SECRET@ -default-device
+#pragma nv_hdrstop
+extern "C" __global__ void kernel(const float* x, const float* y, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i] + y[i];
+}

@@ -1,0 +1,2 @@
+// expect: compile_error closing quote
+extern "C" __global__ void kernel(float* y) { printf("abc); }

@@ -1,0 +1,6 @@
+// expect: launch_error no kernel 'other'
+// launch: other grid=(1) block=(1)
+extern "C" __global__ void kernel(const float* x, const float* y, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i] + y[i];
+}
