@@ -35,7 +35,7 @@ _TIMEOUT = re.compile(r"^// timeout: (\d+)$", re.MULTILINE)
 def secret_file(tmp_path_factory):
     """A planted file; the token is in the environment, too, when the compiler starts."""
     path = tmp_path_factory.mktemp("planted") / "secret.h"
-    path.write_text(f"{TOKEN} {TOKEN};\n#error {TOKEN}\n")
+    path.write_text(f'"{TOKEN}"\n')  # a literal, so that an include in the right place would leave it in the cubin
     compiler.close()
     os.environ["LEAP_SECRET"] = TOKEN
     compile_source(SMALL)
