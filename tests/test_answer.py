@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hand_tasks import ADD, KERNEL, respond
 
@@ -222,3 +224,11 @@ def test_kernel_names():
     __global__ void second(int n) {{}}
     """
     assert kernel_names(source) == ["kernel", "second", "third"]
+
+
+@pytest.mark.parametrize("piece", ["`", "~", " ", "``` ", "```\n", "```x\n", "~~~ `\n"])
+def test_long_responses_take_no_time(piece):
+    start = time.monotonic()
+    with pytest.raises(AnswerError):
+        extract_source("```" + piece * 50_000 + "`")
+    assert time.monotonic() - start < 2

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from leap_jax.kernels.compiler import compile_source
@@ -79,3 +81,10 @@ def test_the_cubin_is_read_as_well_as_the_text():
     assert "malloc" in set(undefined_symbols(compiled.cubin))
     assert escape(PLAIN.ptx, compiled.cubin)[1].startswith("device malloc")
     assert set(undefined_symbols(PLAIN.cubin)) == set()
+
+
+@pytest.mark.parametrize("piece", ["/", "/*", "//", '"', "{", "inline as", "x: ", "*/ ", ".extern .func (", "\t// "])
+def test_long_assembly_takes_no_time(piece):
+    start = time.monotonic()
+    escape(ptx(piece * 100_000), PLAIN.cubin)
+    assert time.monotonic() - start < 2

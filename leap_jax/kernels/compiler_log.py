@@ -85,8 +85,10 @@ def source_line(ptx: str, line: int) -> int:
 def clean(message: str) -> str:
     """Return `message` as one short printable line."""
     message = "".join(character if character.isprintable() else " " for character in message)
-    message = _HOST_CODE.sub(rf"\1: {DEVICE_CODE_ONLY}", " ".join(message.split()))
-    if _HOST_NAME.match(message):
+    message = " ".join(message.split())
+    if match := _HOST_CODE.match(message):
+        message = f"{match[1]}: {DEVICE_CODE_ONLY}"
+    elif _HOST_NAME.match(message):
         message = f"{message}; {DEVICE_CODE_ONLY}"
     return message[:MESSAGE_LENGTH]
 

@@ -19,8 +19,9 @@ _HEAP_FUNCTIONS = frozenset({"malloc", "free"})
 _ASSEMBLY_DIRECTIVES = frozenset({".reg", ".param", ".shared", ".local", ".pragma", ".branchtargets", ".callprototype"})
 
 _BEGIN, _END = "\t// begin inline asm", "\t// end inline asm"
-_MARK = re.compile(r"^.*//.*inline asm.*$", re.MULTILINE)
-_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
+_MARK = re.compile(r"inline asm")
+_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"[^\"\n]*\"?", re.DOTALL)
+_CLOSED = re.compile(r"//.*|/\*.*\*/|\".*\"", re.DOTALL)
 _STATEMENT = re.compile(r"[{}]|[^{};]+")
 _DIRECTIVE = re.compile(r"(?:\s*[\w$%]+\s*:)*\s*(\.\w+)")  # after labels
 _EXTERNAL_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
@@ -35,7 +36,7 @@ def escape(ptx: str, cubin: bytes) -> tuple[Outcome, str] | None:
     """Return the outcome and the reason for a compiled answer that is refused, None for one that is not."""
     if reason := _assembly_escape(ptx):
         return Outcome.HACK, f"inline assembly {reason}"
-    code = _COMMENT_OR_STRING.sub(" ", ptx)
+    code = _code(ptx)
     external = {*_EXTERNAL_FUNCTION.findall(code), *undefined_symbols(cubin)} - EXTERNAL_FUNCTIONS
     if external & _HEAP_FUNCTIONS:
         return Outcome.COMPILE_ERROR, "device malloc, free, new and delete are not allowed: use scratch buffers"
@@ -65,19 +66,25 @@ def _assembly_escape(ptx: str) -> str:
     """How inline assembly leaves its place, or nothing."""
     start = None
     for mark in _MARK.finditer(ptx):
-        if mark[0] != (_BEGIN if start is None else _END):
+        line_start, line_end = ptx.rfind("\n", 0, mark.start()) + 1, ptx.find("\n", mark.end())
+        if ptx[line_start:line_end] != (_BEGIN if start is None else _END):
             return "forges the compiler's marks"
         if start is None:
-            start = mark.end()
+            start = line_end
         else:
-            if reason := _statement_escape(ptx[start : mark.start()]):
+            if reason := _statement_escape(ptx[start:line_start]):
                 return reason
             start = None
     return "" if start is None else "forges the compiler's marks"
 
 
+def _code(ptx: str) -> str:
+    """The text without comments and strings, but for one that is left open."""
+    return _COMMENT_OR_STRING.sub(lambda match: " " if _CLOSED.fullmatch(match[0]) else match[0], ptx)
+
+
 def _statement_escape(assembly: str) -> str:
-    code = _COMMENT_OR_STRING.sub(" ", assembly)
+    code = _code(assembly)
     if "/*" in code or '"' in code:
         return "leaves a comment or a string open"
     depth = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FENCE = re.compile(r"^[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*?)[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*+(?P<marks>`{3,}+|~{3,}+)(?P<info>[^`\n]*+)$", re.MULTILINE)
 
 
 def code_blocks(text: str) -> tuple[list[str], bool]:
@@ -16,13 +16,13 @@ def code_blocks(text: str) -> tuple[list[str], bool]:
     open_fences: list[tuple[str, int]] = []  # marks, where the block starts
     innermost = False
     for fence in _FENCE.finditer(text):
-        marks = fence["marks"]
-        if open_fences and not fence["info"] and marks.startswith(open_fences[-1][0]):
+        marks, info = fence["marks"], fence["info"].strip()
+        if open_fences and not info and marks.startswith(open_fences[-1][0]):
             _, start = open_fences.pop()
             if innermost:
                 blocks.append(text[start : fence.start()])
             innermost = False
-        elif not open_fences or fence["info"]:
+        elif not open_fences or info:
             open_fences.append((marks, fence.end() + 1))
             innermost = True
     return blocks, bool(open_fences)
