@@ -228,7 +228,7 @@ def test_kernel_names():
 
 @pytest.mark.parametrize("piece", ["`", "~", " ", "``` ", "```\n", "```x\n", "~~~ `\n"])
 def test_long_responses_take_no_time(piece):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(AnswerError):
         extract_source("```" + piece * 50_000 + "`")
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2

@@ -85,6 +85,6 @@ def test_the_cubin_is_read_as_well_as_the_text():
 
 @pytest.mark.parametrize("piece", ["/", "/*", "//", '"', "{", "inline as", "x: ", "*/ ", ".extern .func (", "\t// "])
 def test_long_assembly_takes_no_time(piece):
-    start = time.monotonic()
+    start = time.process_time()
     escape(ptx(piece * 100_000), PLAIN.cubin)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
