@@ -14,7 +14,8 @@ from ml_collections import ConfigDict
 from leap_jax.algorithm import advantages, credit, gate, rewards
 from leap_jax.config import gate_window
 from leap_jax.initial_policy import Policy
-from leap_jax.kernels.compiler import compiler_version
+from leap_jax.kernels import sandbox
+from leap_jax.kernels.compiler import compiler_version, missing_layers, sandbox_layers
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.kernels.verification import Settings
 from leap_jax.policy.cold_start import make_optimizer
@@ -123,3 +124,6 @@ def report_devices(config: ConfigDict) -> None:
         config.kernels.workers,
         compiler_version(),
     )
+    logging.info("kernels: the compiler is contained by %s", ", ".join(sandbox_layers()))
+    for name in missing_layers():
+        logging.warning("kernels: NOT CONTAINED by %s here: the compiler can reach %s", name, sandbox.LAYERS[name])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -9,12 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hand_tasks import ADD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_jax.kernels import compiler, compiler_log, includes
+from leap_jax.kernels import compiler, compiler_child, compiler_log, includes, verification, worker
 from leap_jax.kernels.compiler import CompileError, CompilerUnavailable, compile_source
-from leap_jax.kernels.verdict import Diagnostic, KernelResources
+from leap_jax.kernels.verdict import Diagnostic, KernelResources, Outcome
 
 KERNEL = 'extern "C" __global__ void kernel(float* y) '
 SCALE = KERNEL + "{ y[threadIdx.x] *= 2; }\n"
@@ -28,6 +31,19 @@ TEMPLATE_BOMB = (
 def _end_child():
     yield
     compiler.close()
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    compiler._memory.clear()
+
+
+_numbers = itertools.count()
+
+
+def fresh(source=SCALE):
+    """A source that was not compiled before."""
+    return f"{source}__device__ int fresh_{next(_numbers)};\n"
 
 
 def error(source, **options):
@@ -114,7 +130,7 @@ def test_every_allowed_header_compiles():
         "  nvcuda::wmma::fill_fragment(c, s);\n"
         "  nvcuda::wmma::store_matrix_sync(y, c, 16, nvcuda::wmma::mem_row_major);\n}\n"
     )
-    compiled = compile_source(source)
+    compiled = compile_source(source, timeout_seconds=60)
     assert "kernel" in compiled.resources
     assert str(Path(compiler.__file__).parents[2]) not in compiled.ptx
 
@@ -255,7 +271,7 @@ def test_template_bomb_ends_at_the_deadline_and_the_next_compile_works():
 def test_output_bomb_is_refused():
     tower = '#define X0 "aaaaaaaa"\n' + "".join(f"#define X{i} {f'X{i - 1} ' * 8}\n" for i in range(1, 8))
     bomb = tower + "__device__ const char text[] = X6;\n" + KERNEL + "{ y[0] = text[(int)y[1]]; }\n"
-    assert "too large" in error(bomb).message
+    assert "too large" in error(bomb, timeout_seconds=60).message
 
 
 def test_killed_child_is_replaced():
@@ -265,8 +281,143 @@ def test_killed_child_is_replaced():
     assert child_pid() != pid
 
 
+def kill_in_mid_compile(times):
+    """Start a thread that kills the child while it compiles, `times` times; returns the pids it killed."""
+    killed = []
+
+    def kill():
+        for _ in range(times):
+            while (child := compiler._child) is None or child.process.pid in killed or not child.compiles:
+                time.sleep(0.005)
+            time.sleep(0.05)
+            assert Path(f"/proc/{child.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "RD"  # busy
+            os.kill(child.process.pid, signal.SIGKILL)
+            killed.append(child.process.pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return killed, thread
+
+
+SLOW = "#include <mma.h>\n" + SCALE  # some tenths of a second
+
+
+def test_compile_whose_child_is_killed_is_retried_and_answered():
+    compiler.close()
+    killed, thread = kill_in_mid_compile(1)
+    assert "kernel" in compile_source(SLOW, timeout_seconds=60).resources
+    thread.join()
+    assert len(killed) == 1
+    assert child_pid() not in killed
+
+
+def test_compile_whose_child_is_killed_again_and_again_is_nobodys_fault():
+    compiler.close()
+    killed, thread = kill_in_mid_compile(compiler.ATTEMPTS)
+    with pytest.raises(CompilerUnavailable, match=r"died 2 times \(exit status -9, -9\)"):
+        compile_source(SLOW, timeout_seconds=60)
+    thread.join()
+    assert len(killed) == compiler.ATTEMPTS
+    assert "kernel" in compile_source(SLOW, timeout_seconds=60).resources  # not remembered
+
+
+def test_the_compilers_death_is_an_infra_error_to_the_client(monkeypatch):
+    def dead(source, **options):
+        raise CompilerUnavailable("the compiler died 2 times")
+
+    monkeypatch.setattr(verification, "compile_source", dead)
+    limits = verification.Settings(
+        device="emulator",
+        compile_seconds=20.0,
+        run_seconds=20.0,
+        instructions_per_thread=1000,
+        threads_per_check=1000,
+        checks=2,
+        seed=0,
+    )
+    verdict = worker.judge("hand_tasks:ADD", ADD.baseline, limits)
+    assert verdict.outcome is Outcome.INFRA_ERROR
+    assert "died 2 times" in verdict.message
+
+
+def test_what_was_compiled_is_remembered(monkeypatch):
+    good, bad = compile_source(SCALE), error(SCALE + "foo;\n")
+    monkeypatch.setattr(compiler, "_request", None)
+    assert compile_source(SCALE) == good
+    assert error(SCALE + "foo;\n").diagnostics == bad.diagnostics
+    with pytest.raises(TypeError):
+        compile_source(fresh())
+
+
+def test_late_compile_is_not_remembered(tmp_path):
+    error(TEMPLATE_BOMB, timeout_seconds=0.3, cache_folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+    start = time.monotonic()
+    error(TEMPLATE_BOMB, timeout_seconds=0.8)
+    assert time.monotonic() - start > 0.7
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "final"),
+    [
+        (compiler_child.SUCCESS, "", True),
+        (compiler_child.COMPILATION, "kernel.cu(1): error: x", True),
+        (compiler_child.COMPILATION, "catastrophic error: out of memory", False),
+        (compiler_child.OUT_OF_MEMORY, "", False),
+        (compiler_child.INTERNAL_ERROR, "", False),
+        (compiler_child.TOO_LARGE, "", False),
+    ],
+)
+def test_only_what_lies_in_the_source_is_remembered(status, log, final, monkeypatch):
+    replies = []
+    monkeypatch.setattr(compiler, "_request", lambda *_: replies.append(1) or (status, log, "", b""))
+    for _ in range(2):
+        with contextlib.suppress(CompileError):
+            compile_source(SCALE)
+    assert len(replies) == (1 if final else 2)
+
+
+def test_replies_are_kept_in_a_folder(tmp_path, monkeypatch):
+    first = compile_source(SCALE, cache_folder=tmp_path)
+    compiler._memory.clear()
+    monkeypatch.setattr(compiler, "_request", None)
+    assert compile_source(SCALE, cache_folder=tmp_path) == first
+
+
+def test_another_compiler_header_or_option_is_another_key(monkeypatch):
+    keys = {compiler._cache_key("x")}
+    monkeypatch.setattr(compiler, "_versions", lambda: ("nvrtc 14",))
+    keys.add(compiler._cache_key("x"))
+    monkeypatch.setattr(compiler_child, "OPTIONS", (*compiler_child.OPTIONS, "-G"))
+    keys.add(compiler._cache_key("x"))
+    monkeypatch.setitem(includes.SHIMS, "math.h", "changed")
+    keys.add(compiler._cache_key("x"))
+    assert len(keys) == 4
+
+
+def test_child_is_recycled_when_it_has_grown(monkeypatch):
+    pid = child_pid()
+    assert 20 << 20 < compiler._child.resident_bytes() < compiler.CHILD_RESIDENT_BYTES
+    compile_source(fresh())
+    assert child_pid() == pid
+    monkeypatch.setattr(compiler, "CHILD_RESIDENT_BYTES", 1 << 20)
+    assert "kernel" in compile_source(fresh()).resources
+    wait_for_end(pid)
+    assert child_pid() != pid
+
+
+def test_cpu_limit_ends_the_child():
+    compiler.close()
+    with compiler._lock:
+        child = compiler._running_child()
+        child.socket.sendall(compiler.REQUEST.pack(len(TEMPLATE_BOMB), 0.2) + TEMPLATE_BOMB.encode())
+        with pytest.raises(EOFError):
+            child._receive(time.monotonic() + 60)
+        assert compiler._end_child() == -signal.SIGPROF
+
+
 def test_interrupted_compile_does_not_answer_the_next_request(monkeypatch):
-    compile_source(SCALE)
+    compile_source(fresh())
 
     def interrupted(self, deadline):
         raise KeyboardInterrupt
@@ -282,8 +433,9 @@ def test_interrupted_compile_does_not_answer_the_next_request(monkeypatch):
     ("death", "expected"),
     [
         ("os.abort()", "crashed or ran out of memory"),
-        ("os.kill(os.getpid(), signal.SIGXCPU)", "compile time limit"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "died twice"),
+        ("os.kill(os.getpid(), signal.SIGPROF)", "compile time limit"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "died 2 times"),
+        ("os._exit(0)", "died 2 times"),
     ],
 )
 def test_child_that_dies_of_every_request(monkeypatch, death, expected):
@@ -294,7 +446,7 @@ def test_child_that_dies_of_every_request(monkeypatch, death, expected):
     )
     with monkeypatch.context() as patch:
         patch.setattr(compiler, "_BOOT", fake)
-        with pytest.raises(CompilerUnavailable if "twice" in expected else CompileError, match=expected):
+        with pytest.raises(CompilerUnavailable if "died" in expected else CompileError, match=expected):
             compile_source(SCALE)
     assert "kernel" in compile_source(SCALE).resources
 
@@ -316,8 +468,8 @@ def test_child_is_recycled_and_leaves_nothing_behind(monkeypatch):
     compiler.close()
     pids = []
     for _ in range(7):
-        compile_source(SCALE)
-        pids.append(compiler._child.process.pid)
+        pids.append(child_pid())
+        compile_source(fresh())
     assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3, 3, 6]
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids[:6])
 
@@ -328,10 +480,10 @@ def test_memory_of_the_child_stays_bounded():
         return int(status.split("VmRSS:")[1].split()[0])
 
     for _ in range(5):
-        compile_source(SCALE)
+        compile_source(fresh())
     before = resident_kib()
     for _ in range(45):
-        compile_source(SCALE)
+        compile_source(fresh())
     assert resident_kib() - before < 50 << 10
 
 
@@ -341,7 +493,7 @@ def test_child_outlives_the_thread_that_started_it_but_not_its_process():
     thread.start()
     thread.join()
     pid = compiler._child.process.pid
-    compile_source(SCALE)
+    compile_source(fresh())
     assert compiler._child.process.pid == pid
 
     program = (

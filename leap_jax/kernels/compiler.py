@@ -2,7 +2,11 @@
 
 NVRTC runs in one long-lived child process (`compiler_child`) with an empty environment and a sandbox around
 it. This side holds the deadline: a child that overruns it is killed with its process group, and the next
-compile starts a fresh one, as it does when a child has died or has served its share (NVRTC keeps memory).
+compile starts a fresh one, as it does when a child has died, has served its share or has grown too large (NVRTC
+keeps memory). What the compiler says of a source is kept (`compile_cache`); that it was late, died or ran out of
+memory is not, since another time it may not be.
+
+`python -m leap_jax.kernels.compiler FILE.cu` compiles one file: see `compiler_command`.
 """
 
 from __future__ import annotations
@@ -11,8 +15,11 @@ import atexit
 import contextlib
 import functools
 import importlib.metadata
+import itertools
 import json
 import os
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -22,19 +29,26 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from leap_jax.kernels import compiler_child, compiler_log, includes
+from leap_jax.kernels import compile_cache, compiler_child, compiler_log, includes, sandbox
+from leap_jax.kernels.compile_cache import Reply
 from leap_jax.kernels.compiler_child import REPLY, REQUEST
 from leap_jax.kernels.verdict import Diagnostic, KernelResources
 
 SOURCE_BYTES = 64 << 10
 COMPILES_PER_CHILD = 200
+CHILD_RESIDENT_BYTES = 512 << 20  # after a compile; a fresh child has 100 MB
+CACHE_BYTES = 64 << 20
+ATTEMPTS = 2
 START_SECONDS = 60.0
+REAP_SECONDS = 5.0
 
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from leap_jax.kernels import compiler_child; "
     "compiler_child.main(int(sys.argv[2]), *sys.argv[3:])"
 )
 _PACKAGE_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
+_OUT_OF_MEMORY = re.compile(r"out of memory|memory allocation fail|cannot allocate memory", re.IGNORECASE)
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
 
 
@@ -60,15 +74,16 @@ class Compiled:
     resources: dict[str, KernelResources]
 
 
-def compile_source(source: str, *, timeout_seconds: float = 20.0) -> Compiled:
+def compile_source(source: str, *, timeout_seconds: float = 20.0, cache_folder: Path | None = None) -> Compiled:
     """Compile one translation unit of device code, in `timeout_seconds` (twice that if the child dies).
 
+    cache_folder: where replies are also kept on disk, for other processes and later ones.
     Raises `CompileError` for a source that is refused, wrong, or too much for the limits, and
     `CompilerUnavailable` where the compiler cannot be run.
     """
     text = _screened(source)
     try:
-        status, log, ptx, cubin = _request(text.encode(errors="replace"), timeout_seconds)
+        status, log, ptx, cubin = _cached_request(text, timeout_seconds, cache_folder)
     except TimeoutError as error:
         raise CompileError((), f"compile time limit of {timeout_seconds:g} s exceeded") from error
     if status == compiler_child.SUCCESS:
@@ -86,6 +101,12 @@ def sandbox_layers() -> tuple[str, ...]:
     """Return the names of the layers that hold around the compiler here: see `sandbox`."""
     with _lock:
         return tuple(_running_child().hello["layers"])
+
+
+def missing_layers() -> tuple[str, ...]:
+    """Return the names of the layers that do not hold, of all that `sandbox` knows."""
+    held = sandbox_layers()
+    return tuple(name for name in sandbox.LAYERS if name not in held)
 
 
 def close() -> None:
@@ -123,7 +144,7 @@ class _Child:
             raise CompilerUnavailable(f"the compiler does not start: {text}")
         self.hello = json.loads(text)
 
-    def compile(self, source: bytes, seconds: float) -> tuple[int, str, str, bytes]:
+    def compile(self, source: bytes, seconds: float) -> Reply:
         """Return status, log, PTX and cubin.
 
         Raises TimeoutError at the deadline, ConnectionError or EOFError if the child dies.
@@ -134,14 +155,30 @@ class _Child:
         self.socket.sendall(REQUEST.pack(len(source), seconds) + source)
         return self._receive(deadline)
 
+    def worn(self) -> bool:
+        """Whether it has compiled its share or grown too large."""
+        return self.compiles >= COMPILES_PER_CHILD or self.resident_bytes() > CHILD_RESIDENT_BYTES
+
+    def resident_bytes(self) -> int:
+        """Its memory now; 0 where this user may not know."""
+        try:
+            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+        except OSError:
+            return 0
+
     def kill(self) -> int:
-        """Kill the process group and wait; returns the exit status, negative for a signal."""
+        """Kill the process group and wait; returns the exit status, negative for a signal.
+
+        One that cannot be reaped (uninterruptible) is not waited for.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
         self.socket.close()
-        return self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(REAP_SECONDS)
+        return -signal.SIGKILL
 
-    def _receive(self, deadline: float) -> tuple[int, str, str, bytes]:
+    def _receive(self, deadline: float) -> Reply:
         status, *sizes = REPLY.unpack(self._read(REPLY.size, deadline))
         limits = (compiler_child.LOG_BYTES, compiler_child.PTX_BYTES, compiler_child.CUBIN_BYTES)
         if any(size > limit for size, limit in zip(sizes, limits, strict=True)):
@@ -164,14 +201,13 @@ class _Child:
 
 _lock = threading.Lock()
 _child: _Child | None = None
+_memory = compile_cache.Memory(CACHE_BYTES)
 atexit.register(close)
 
 
 def _running_child() -> _Child:
-    """Return the child, started if there is none or if it has served its share. Call with the lock held."""
+    """Return the child, started if there is none. Call with the lock held."""
     global _child
-    if _child is not None and _child.compiles >= COMPILES_PER_CHILD:
-        _end_child()
     if _child is None:
         try:
             _child = _Child()
@@ -192,25 +228,61 @@ def _end_child() -> int:
     return exit_status
 
 
-def _request(source: bytes, seconds: float) -> tuple[int, str, str, bytes]:
+def _cached_request(text: str, seconds: float, folder: Path | None) -> Reply:
+    """The reply to a source: from memory, from the folder, or from the compiler. Raises as `_request` does."""
+    name = _cache_key(text)
+    reply = _memory.load(name)
+    if reply is None and folder is not None:
+        reply = compile_cache.load(folder, name)
+    if reply is None:
+        reply = _request(text.encode(errors="replace"), seconds)
+        if not _final(reply):
+            return reply
+        if folder is not None:
+            compile_cache.store(folder, name, reply)
+    _memory.store(name, reply)
+    return reply
+
+
+def _cache_key(text: str) -> str:
+    return compile_cache.key((text, *compiler_child.OPTIONS, *_versions(), *itertools.chain(*includes.SHIMS.items())))
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    """The versions of the compiler and of its headers."""
+    return tuple(f"{package} {_distribution(package).version}" for package in _PACKAGES)
+
+
+def _final(reply: Reply) -> bool:
+    """Whether the compiler would say the same at any other time."""
+    status, log, _, _ = reply
+    return status == compiler_child.SUCCESS or (status == compiler_child.COMPILATION and not _OUT_OF_MEMORY.search(log))
+
+
+def _request(source: bytes, seconds: float) -> Reply:
     """Compile in the child; a child that dies of it is replaced and the request repeated once."""
+    deaths = []
     with _lock:
-        for _ in range(2):
+        for _ in range(ATTEMPTS):
             child, answered = _running_child(), False
             try:
                 reply = child.compile(source, seconds)
                 answered = True
-                return reply
             except (EOFError, ConnectionError):
                 pass
             finally:
                 if not answered:  # also at the deadline or an interrupt: a late reply must not meet the next request
-                    exit_status = _end_child()
-            if exit_status == -signal.SIGXCPU:
+                    deaths.append(_end_child())
+            if answered:
+                if child.worn():
+                    _end_child()
+                return reply
+            if deaths[-1] == -signal.SIGPROF:
                 raise TimeoutError
-    if -exit_status in _CRASHES:
+    if all(-death in _CRASHES for death in deaths):
         raise CompileError((), "the compiler crashed or ran out of memory on this source")
-    raise CompilerUnavailable(f"the compiler died twice (exit status {exit_status})")
+    raise CompilerUnavailable(f"the compiler died {ATTEMPTS} times (exit status {', '.join(map(str, deaths))})")
 
 
 def _screened(source: str) -> str:
@@ -252,11 +324,20 @@ def _toolkit() -> tuple[str, str]:
 
 
 def _installed_file(package: str, pattern: str) -> Path:
-    try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError as error:
-        raise CompilerUnavailable(f"package {package} is not installed") from error
-    for file in files:
+    for file in _distribution(package).files or []:
         if file.match(pattern):
             return Path(file.locate()).resolve()
     raise CompilerUnavailable(f"package {package} holds no {pattern}")
+
+
+def _distribution(package: str) -> importlib.metadata.Distribution:
+    try:
+        return importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise CompilerUnavailable(f"package {package} is not installed") from error
+
+
+if __name__ == "__main__":
+    from leap_jax.kernels import compiler_command
+
+    sys.exit(compiler_command.main())

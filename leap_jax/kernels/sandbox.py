@@ -1,10 +1,11 @@
 """Locks the calling process into a folder that it can only read.
 
 Called once by the compiler child on itself. Each layer is used where the kernel grants it, as root or as a
-normal user, and the layers that hold are returned by name. What is not covered: system calls are not filtered
-(no seccomp), so a bug in the kernel, or in the compiler together with the kernel, remains; without `chroot`
-the names and sizes of other files can be asked for (Landlock guards their content only), and without both
-layers nothing but the include screen guards the file system.
+normal user, and the layers that hold are returned by name: those of `LAYERS`. There is no pid namespace: it
+would need a process in between, and seccomp leaves no call that names another process. What is not covered:
+a bug in the kernel behind the calls that `seccomp` allows; without `chroot` the names and sizes of other files
+can be asked for (Landlock guards their content only), and without both nothing but the include screen guards
+the file system.
 """
 
 from __future__ import annotations
@@ -13,13 +14,37 @@ import ctypes
 import fcntl
 import os
 import resource
+import signal
 import struct
+
+from leap_jax.kernels import seccomp
+
+# What each keeps away from the host, in the order in which they are put on.
+LAYERS = {
+    "no_new_privs": "set-user-id programs",
+    "user_namespace": "the host's privileges",
+    "network_namespace": "the network",
+    "ipc_namespace": "shared memory and queues",
+    "mount_namespace": "all mounts but the read-only toolkit",
+    "chroot": "all folders but the toolkit's",
+    "landlock": "file content outside the toolkit, TCP, signals",
+    "no_capabilities": "what root may do",
+    "seccomp": "system calls a compiler does not need",
+}
 
 MEMORY_BYTES = 2 << 30
 OPEN_FILES = 64
 
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
-_CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000
+_NAMESPACES = {  # first the user namespace, which gives a normal user the right to the others
+    "user_namespace": 0x10000000,
+    "network_namespace": 0x40000000,
+    "ipc_namespace": 0x08000000,
+    "mount_namespace": 0x00020000,
+}
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_REC = 1, 2, 4, 8, 32, 4096, 16384
+_MS_PRIVATE, _MNT_DETACH = 1 << 18, 2
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPABILITY_VERSION_3 = 0x20080522
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
 _LANDLOCK_RULE_PATH_BENEATH = 1
@@ -43,11 +68,16 @@ def limit_resources() -> None:
 
 
 def limit_cpu(seconds: float) -> None:
-    """Let the process use `seconds` more of CPU time (rounded up); the kernel ends it with SIGXCPU beyond."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = int(usage.ru_utime + usage.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+    """Let the process use `seconds` more of CPU time, beyond which SIGPROF ends it; 0: no limit any more.
+
+    A timer, because NVRTC lifts RLIMIT_CPU before each compile.
+    """
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def own_signals(socket: int) -> None:
+    """Let `end_on_hangup` of `socket` mean this process."""
+    fcntl.fcntl(socket, fcntl.F_SETOWN, os.getpid())
 
 
 def end_on_hangup(socket: int, enabled: bool) -> None:
@@ -55,28 +85,32 @@ def end_on_hangup(socket: int, enabled: bool) -> None:
 
     Unlike PR_SET_PDEATHSIG it follows the parent process, not the one thread of it that started this process.
     """
-    fcntl.fcntl(socket, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(socket, fcntl.F_GETFL)
     fcntl.fcntl(socket, fcntl.F_SETFL, flags | os.O_ASYNC if enabled else flags & ~os.O_ASYNC)
 
 
 def separate() -> tuple[str, ...]:
-    """Renounce new privileges; leave the host's user, network and IPC namespaces. Needs a single thread."""
+    """Renounce new privileges; leave the host's namespaces, each that can be left. Needs a single thread."""
     layers = []
     _libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(0))
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0:
         layers.append("no_new_privs")
-    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC) == 0:
-        layers.append("namespaces")
+    layers += [name for name, flag in _NAMESPACES.items() if _libc.unshare(flag) == 0]
     return tuple(layers)
 
 
-def confine(folder: str) -> tuple[str, tuple[str, ...]]:
+def confine(folder: str, separated: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Leave `folder`, read-only, as the whole file system; returns its new path and the layers that hold.
 
-    Whatever the process still needs from elsewhere (libraries) must be loaded by now.
+    separated: what `separate` returned. Whatever the process still needs from elsewhere (libraries) must be
+    loaded by now.
     """
-    layers = []
+    layers = list(separated)
+    if "mount_namespace" in layers:
+        if _make_root(folder):
+            folder = "/"
+        else:
+            layers.remove("mount_namespace")  # its own copy of all mounts keeps nothing away
     try:
         os.chroot(folder)
         folder = "/"
@@ -89,7 +123,28 @@ def confine(folder: str) -> tuple[str, tuple[str, ...]]:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))  # no fork and no thread; the kernel does not hold root to it
     if _drop_capabilities():
         layers.append("no_capabilities")
+    if seccomp.install(_libc):
+        layers.append("seccomp")
     return folder, tuple(layers)
+
+
+def _make_root(folder: str) -> bool:
+    """Make `folder`, read-only, the root of this mount namespace and let go of all other mounts."""
+    if (machine := os.uname().machine) not in _PIVOT_ROOT:
+        return False
+    path, private, bind = folder.encode(), _MS_REC | _MS_PRIVATE, _MS_BIND | _MS_REC
+    read_only = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    if _mount(None, b"/", private) or _mount(path, path, bind) or _mount(None, path, read_only):
+        return False
+    os.chdir(folder)  # into the new mount
+    if _libc.syscall(_PIVOT_ROOT[machine], b".", b".") or _libc.umount2(b".", _MNT_DETACH):
+        return False
+    os.chdir("/")
+    return True
+
+
+def _mount(source: bytes | None, target: bytes, flags: int) -> int:
+    return _libc.mount(source, target, None, ctypes.c_ulong(flags), None)
 
 
 def _landlock(folder: str) -> bool:
