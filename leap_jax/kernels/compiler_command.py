@@ -109,7 +109,7 @@ def _source(text: str) -> tuple[str, int]:
     if not _FENCE.search(text):
         return text, 0
     source = extract_source(text)
-    return source, text[: max(text.replace("\r\n", "\n").rfind(source), 0)].count("\n")
+    return source, text[: max(text.rfind(source), 0)].count("\n")
 
 
 def _needs(compiled: Compiled, name: str, flags: argparse.Namespace) -> dict[str, object]:
