@@ -20,6 +20,8 @@ from leap_jax.kernels.devices import DEVICES, KIB, Occupancy, occupancy
         ("h100", 448, 40, 4096, 3, "registers"),
         ("a100", 192, 33, 1024, 8, "registers"),
         ("h100", 128, 72, 10240, 7, "registers"),
+        ("h100", 1, 100, 0, 16, "registers"),  # four in each partition, whose rest is lost
+        ("h100", 288, 200, 0, 0, "registers"),  # nine warps take the registers of twelve
         ("h100", 896, 80, 98304, 0, "registers"),
         ("a100", 1000, 168, 20000, 0, "registers"),
         ("h100", 1024, 255, 0, 0, "registers"),

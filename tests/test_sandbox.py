@@ -113,6 +113,14 @@ def test_without_namespaces_the_other_layers_hold(tmp_path, monkeypatch):
     check(layers, results)
 
 
+def test_without_seccomp_no_capability_is_left(tmp_path, monkeypatch):
+    unfiltered = PROBE.replace("parent, folder", "sandbox.seccomp.install = lambda libc: False; parent, folder", 1)
+    monkeypatch.setitem(globals(), "PROBE", unfiltered.replace("os.fork,", "int,"))
+    layers, results = probe(tmp_path)
+    assert "seccomp" not in layers
+    assert results["chroot"] == results["mount"] == errno.EPERM
+
+
 def test_missing_layers_are_named(monkeypatch):
     monkeypatch.setattr(compiler, "sandbox_layers", lambda: ("chroot", "seccomp"))
     assert compiler.missing_layers() == tuple(name for name in sandbox.LAYERS if name not in ("chroot", "seccomp"))
