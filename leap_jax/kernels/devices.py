@@ -27,7 +27,6 @@ class Device:
     blocks_per_multiprocessor: int = 32
     threads_per_block: int = 1024
     registers_per_multiprocessor: int = 64 * KIB
-    registers_per_block: int = 64 * KIB
     registers_per_thread: int = 255
     register_unit: int = 256  # a warp's registers are given out in these
 
@@ -68,8 +67,6 @@ def _register_limit(device: Device, warps: int, registers: int) -> int:
     if registers > device.registers_per_thread:
         return 0
     per_warp = _round_up(max(1, registers) * WARP_THREADS, device.register_unit)
-    if per_warp * _round_up(warps, PARTITIONS) > device.registers_per_block:
-        return 0
     per_partition = device.registers_per_multiprocessor // PARTITIONS // per_warp
     return per_partition * PARTITIONS // warps
 

@@ -33,7 +33,20 @@ def compile_once(source: str) -> None:
     compiler.compile_source(source, timeout_seconds=120)
 
 
-def child_cpu_seconds() -> float:
+def nvrtc_seconds(source: str, rounds: int) -> tuple[float, float]:
+    """Wall (median) and CPU time (mean) of one warm compile."""
+    compiler.compiler_version()  # starts a child if the last one has served its share
+    child, before, walls = compiler._child, _cpu_seconds(), []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        compile_once(source)
+        walls.append(time.perf_counter() - start)
+    if compiler._child is not child:  # replaced on the way: its time is gone
+        return nvrtc_seconds(source, rounds)
+    return statistics.median(walls), (_cpu_seconds() - before) / rounds
+
+
+def _cpu_seconds() -> float:
     """CPU time of the compiler child so far."""
     fields = Path(f"/proc/{compiler._child.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
@@ -71,30 +84,20 @@ def main() -> None:
     os.sched_setaffinity(0, {min(cores)})  # the child inherits it
     todo = sources()
     compile_once(todo[0])
-    wall, theirs = [], []
-    cpu, compiles = 0.0, 0
+    ours, theirs = [], []  # wall and CPU time by file
     with tempfile.TemporaryDirectory() as folder:
-        for index, source in enumerate(todo):
-            child, before = compiler._child, child_cpu_seconds()
-            for _ in range(rounds):
-                start = time.perf_counter()
-                compile_once(source)
-                wall.append(time.perf_counter() - start)
-            if child is compiler._child:
-                cpu, compiles = cpu + child_cpu_seconds() - before, compiles + rounds
-            if nvcc and index % 4 == 0:
+        for source in todo:
+            ours.append(nvrtc_seconds(source, rounds))
+            if nvcc:
                 theirs.append(nvcc_seconds(nvcc, source, folder))
-    print(
-        f"{compiler.compiler_version()}, {len(todo)} baseline answers, {rounds} rounds, load {os.getloadavg()[0]:.1f}"
-    )
-    print(f"warm compile: wall median {1e3 * statistics.median(wall):.0f} ms, CPU mean {1e3 * cpu / compiles:.0f} ms")
-    if theirs:
-        nvcc_wall, nvcc_cpu = zip(*theirs, strict=True)
-        print(
-            f"nvcc -cubin, {len(theirs)} of them: wall median {1e3 * statistics.median(nvcc_wall):.0f} ms "
-            f"({statistics.median(nvcc_wall) / statistics.median(wall):.1f}x), CPU mean "
-            f"{1e3 * statistics.fmean(nvcc_cpu):.0f} ms ({statistics.fmean(nvcc_cpu) * compiles / cpu:.1f}x)"
-        )
+    load = os.getloadavg()[0]
+    print(f"{compiler.compiler_version()}, {len(todo)} baseline answers, {rounds} rounds, load {load:.1f}")
+    for what, index in (("wall", 0), ("CPU", 1)):
+        mine = statistics.median(seconds[index] for seconds in ours)
+        print(f"warm compile, {what} median: {1e3 * mine:.0f} ms")
+        if nvcc:
+            other = statistics.median(seconds[index] for seconds in theirs)
+            print(f"nvcc -cubin,  {what} median: {1e3 * other:.0f} ms, {other / mine:.1f}x")
     compiler.close()
     os.sched_setaffinity(0, cores)
     one, two = throughput(1, rounds), throughput(2, rounds)
