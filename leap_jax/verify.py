@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leap_jax.kernels.catalog import load_task
-from leap_jax.kernels.compiler import CompilerUnavailable
+from leap_jax.kernels.compiler import CompilerUnavailable, containment_warnings
 from leap_jax.kernels.feedback import feedback
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verification import Settings, verify
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=flags.seed,
     )
     try:
+        for line in containment_warnings():
+            sys.stderr.write(f"leap_jax.verify: {line}\n")
         verdict = verify(flags.task, as_response(flags.file), settings)
     except CompilerUnavailable as error:
         sys.stderr.write(f"leap_jax.verify: {error}\n")

@@ -117,8 +117,8 @@ def test_no_compiler(run, monkeypatch):
 
 
 def test_missing_layer_is_said(run, monkeypatch):
-    monkeypatch.setattr(compiler_command, "missing_layers", lambda: ("seccomp",))
-    assert "warning: not contained by seccomp" in run(GOOD)[2]
+    monkeypatch.setattr(compiler, "missing_layers", lambda: ("seccomp",))
+    assert "NOT CONTAINED by seccomp" in run(GOOD)[2]
     assert run(GOOD, "--json")[2]
 
 

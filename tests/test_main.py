@@ -10,12 +10,12 @@ from conftest import SMOKE
 WITHOUT_COMPILER = """
 import runpy
 from importlib import metadata
-files = metadata.files
+distribution = metadata.distribution
 def hidden(package):
     if package == "nvidia-cuda-nvrtc":
         raise metadata.PackageNotFoundError(package)
-    return files(package)
-metadata.files = hidden
+    return distribution(package)
+metadata.distribution = hidden
 runpy.run_module("leap_jax.main", run_name="__main__", alter_sys=True)
 """
 

@@ -109,6 +109,14 @@ def missing_layers() -> tuple[str, ...]:
     return tuple(name for name in sandbox.LAYERS if name not in held)
 
 
+def containment_warnings() -> tuple[str, ...]:
+    """Return a line for each layer that does not hold here: whoever runs answers shows them."""
+    return tuple(
+        f"the compiler is NOT CONTAINED by {name} here: it can reach {sandbox.LAYERS[name]}"
+        for name in missing_layers()
+    )
+
+
 def close() -> None:
     """End the child, if there is one. The next compile starts another."""
     with _lock:

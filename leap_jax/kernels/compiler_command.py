@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leap_jax.kernels import sandbox
 from leap_jax.kernels.answer import AnswerError, extract_source
 from leap_jax.kernels.compiler import (
     Compiled,
@@ -28,7 +27,7 @@ from leap_jax.kernels.compiler import (
     CompilerUnavailable,
     compile_source,
     compiler_version,
-    missing_layers,
+    containment_warnings,
     sandbox_layers,
 )
 from leap_jax.kernels.devices import DEVICES, Device, occupancy
@@ -48,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source, offset = _source(flags.file.text)
         compiled = compile_source(source, timeout_seconds=flags.seconds, cache_folder=flags.cache)
         version, layers = compiler_version(), sandbox_layers()
-        for name in missing_layers():
-            errors.print(Text(f"warning: not contained by {name}: the compiler can reach {sandbox.LAYERS[name]}"))
+        for line in containment_warnings():
+            errors.print(Text(f"warning: {line}"))
     except AnswerError as error:
         return _fail(flags, output, FAILED, str(error))
     except CompileError as error:
