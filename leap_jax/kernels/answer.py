@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from leap_jax.kernels.devices import DEVICES, WARP_THREADS
 from leap_jax.kernels.expressions import ExpressionError, evaluate
 from leap_jax.kernels.fences import code_blocks
 from leap_jax.kernels.includes import blank
@@ -27,11 +28,12 @@ MAX_SOURCE_BYTES = 64 * 1024
 MAX_LAUNCHES = 16
 MAX_SCRATCH = 8
 MAX_SCRATCH_BYTES = 64 * 1024**2
-MAX_THREADS = 1024
+TARGET = DEVICES["h100"]  # of the architecture that the compiler builds for
+MAX_THREADS = TARGET.threads_per_block
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_SHARED_BYTES = 227 * 1024  # with opt-in, compute capability 9.0
-MAX_REGISTERS = 64 * 1024  # of one block, allocated by the warp in units of 256
+MAX_SHARED_BYTES = TARGET.shared_per_block
+MAX_REGISTERS = TARGET.registers_per_multiprocessor  # of one block as well
 
 _DTYPE_OF_C = {c_type: dtype for dtype, c_type in C_TYPES.items()} | {
     "unsigned": "u32",
@@ -180,8 +182,8 @@ def plan(
 
 def check_resources(launch: PlannedLaunch, resources: KernelResources) -> None:
     """Registers and shared memory of one block against the device's limits. Raises LaunchError."""
-    warps = -(-math.prod(launch.block) // 32)
-    registers = warps * -(-resources.registers * 32 // 256) * 256
+    warps = -(-math.prod(launch.block) // WARP_THREADS)
+    registers = warps * -(-resources.registers * WARP_THREADS // TARGET.register_unit) * TARGET.register_unit
     if registers > MAX_REGISTERS:
         raise LaunchError(
             f"{launch.kernel}: {resources.registers} registers x {math.prod(launch.block)} threads "
