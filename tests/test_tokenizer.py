@@ -49,6 +49,15 @@ def test_a_line_the_corpus_repeats_is_one_token():
         assert len(TOKENIZER.encode_answer(line)) == 2  # and the end id
 
 
+def test_a_rare_line_is_cut_into_words_that_are_the_same_wherever_they_stand():
+    rare = [f"\n{' ' * (i % 4)}y{i} = tanhf(x[{i}]);" for i in range(300)]
+    t = Tokenizer.train(rare, vocab_size=400)
+    for line in (rare[7], rare[8], "\n        float z = 2.0f + tanhf(z);"):
+        assert " tanhf(" in [t.decode([i]) for i in t.encode_answer(line)]
+    common = Tokenizer.train([*rare, *[rare[7]] * 4], vocab_size=400)  # five in 304 texts are over one percent
+    assert [len(common.encode_answer(line)) == 2 for line in (rare[7], rare[8])] == [True, False]
+
+
 def test_no_token_crosses_a_line_start():
     tokens = [TOKENIZER.decode([i]) for i in range(TOKENIZER.pad_id)]
     assert any(token.startswith("\n") and len(token) > 20 for token in tokens)

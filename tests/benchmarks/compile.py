@@ -72,26 +72,26 @@ def throughput(workers: int, rounds: int) -> float:
 
 
 def _compile_all(rounds: int) -> int:
-    todo = sources() * rounds
-    for source in todo:
+    work = sources() * rounds
+    for source in work:
         compile_once(source)
-    return len(todo)
+    return len(work)
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     cores, nvcc = os.sched_getaffinity(0), shutil.which("nvcc")
     os.sched_setaffinity(0, {min(cores)})  # the child inherits it
-    todo = sources()
-    compile_once(todo[0])
+    answers = sources()
+    compile_once(answers[0])
     ours, theirs = [], []  # wall and CPU time by file
     with tempfile.TemporaryDirectory() as folder:
-        for source in todo:
+        for source in answers:
             ours.append(nvrtc_seconds(source, rounds))
             if nvcc:
                 theirs.append(nvcc_seconds(nvcc, source, folder))
     load = os.getloadavg()[0]
-    print(f"{compiler.compiler_version()}, {len(todo)} baseline answers, {rounds} rounds, load {load:.1f}")
+    print(f"{compiler.compiler_version()}, {len(answers)} baseline answers, {rounds} rounds, load {load:.1f}")
     for what, index in (("wall", 0), ("CPU", 1)):
         mine = statistics.median(seconds[index] for seconds in ours)
         print(f"warm compile, {what} median: {1e3 * mine:.0f} ms")
