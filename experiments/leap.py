@@ -16,7 +16,11 @@ def get_config(variant: str = "") -> ConfigDict:
         raise ValueError(f"experiments/leap.py has the variants '' and 'smoke', not {variant!r}")
     config = ConfigDict()
     config.seed = 0
-    config.steps = 80  # optimiser steps
+    config.steps = 80  # the most a run takes
+    config.budget = ConfigDict()  # more limits, None: none; whichever is spent first ends the run
+    config.budget.verifications = config_dict.placeholder(int)
+    config.budget.response_tokens = config_dict.placeholder(int)
+    config.budget.train_seconds = config_dict.placeholder(float)  # of training steps, evaluations not counted
     config.prompts_per_step = 16
     config.group_size = 8  # rollouts of one prompt, G
     config.max_turns = 3  # T
@@ -24,7 +28,7 @@ def get_config(variant: str = "") -> ConfigDict:
 
     # The method: which groups go on, what a group's outcomes are worth, and to which turn.
     config.gate = ConfigDict()
-    config.gate.mode = "window"  # window (DCP), always (unpruned), never (single turn)
+    config.gate.mode = "window"  # window (DCP), always (unpruned), never (single turn), random (as many as window)
     config.gate.t_min = config_dict.placeholder(int)  # fewest failures of an open group; None: ceil(G / 2)
     config.gate.t_max = config_dict.placeholder(int)  # most failures of an open group; None: G - 1
     config.reward = "tournament"  # tournament, any_success, or a dotted path: my_package.my_module.my_reward
@@ -42,7 +46,7 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # adamw, muon
-    config.optimizer.learning_rate = 5e-4
+    config.optimizer.learning_rate = 5e-4  # the peak; a cosine over the budget takes it down to a tenth
     config.optimizer.warmup_steps = 5
     config.optimizer.weight_decay = 0.0
     config.optimizer.grad_clip = 1.0  # global norm
@@ -70,9 +74,9 @@ def get_config(variant: str = "") -> ConfigDict:
 
     # Supervised warm start on answers that the harness verified.
     config.cold_start = ConfigDict()
-    config.cold_start.compositions = 1800  # train compositions, one verified answer each
-    config.cold_start.repairs = 600  # conversations broken answer -> feedback -> correct answer
-    config.cold_start.steps = 340
+    config.cold_start.compositions = 2400  # train compositions, one verified answer each
+    config.cold_start.repairs = 800  # conversations broken answer -> feedback -> correct answer
+    config.cold_start.steps = 460
     config.cold_start.batch_size = 8  # packed rows
     config.cold_start.sequence_tokens = 256
     config.cold_start.optimizer = "muon"

@@ -28,7 +28,7 @@ LOGPROB_CHUNK = 128  # response positions whose logits exist at once; changes no
 class Algorithm(NamedTuple):
     """The method, as three functions of arrays."""
 
-    gate: Callable  # (passed [P, G], valid [P, G]) -> gate.Gate
+    gate: Callable  # (passed [P, G], valid [P, G], key) -> gate.Gate
     reward: Callable  # Groups -> [P, G]
     advantage: Callable  # (rewards [P, G], valid [P, G], turns [P, G]) -> [P, G, T]
 
@@ -85,9 +85,7 @@ def learner(config: ConfigDict, policy: Policy) -> Learner:
         policy.graphdef,
         make_optimizer(
             config.optimizer.name,
-            learning_rate=config.optimizer.learning_rate,
-            warmup_steps=config.optimizer.warmup_steps,
-            total_steps=config.steps * config.optimizer.updates_per_step,
+            1.0,  # the learner scales each update
             weight_decay=config.optimizer.weight_decay,
             clip_norm=config.optimizer.grad_clip,
         ),

@@ -34,6 +34,7 @@ def validate(config: ConfigDict) -> None:
 
     _at_least(config, 0, "seed", "evaluation.every_steps", "optimizer.warmup_steps", "cold_start.warmup_steps")
     _at_least(config, 1, "steps", "prompts_per_step", "max_turns", "optimizer.updates_per_step")
+    _positive(config, *(f"budget.{name}" for name, limit in config.budget.items() if limit is not None))
     _at_least(config, 1, "optimizer.micro_batch_tokens", "checkpoint.every_steps", "checkpoint.keep_last")
     _at_least(config, 1, "evaluation.tasks", "evaluation.samples")
     _at_least(config, 2, "group_size")
@@ -83,13 +84,9 @@ def validate(config: ConfigDict) -> None:
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
-    updates = config.steps * config.optimizer.updates_per_step
-    for warmup, total, name in (
-        ("optimizer.warmup_steps", updates, "steps * optimizer.updates_per_step"),
-        ("cold_start.warmup_steps", config.cold_start.steps, "cold_start.steps"),
-    ):
-        if _get(config, warmup) >= total:
-            raise ConfigError(f"{warmup}={_get(config, warmup)}: must be less than {name}={total}")
+    for warmup, total in (("optimizer.warmup_steps", "steps"), ("cold_start.warmup_steps", "cold_start.steps")):
+        if _get(config, warmup) >= _get(config, total):
+            raise ConfigError(f"{warmup}={_get(config, warmup)}: must be less than {total}={_get(config, total)}")
     t_min, t_max = gate_window(config)
     if not 0 <= t_min <= t_max <= config.group_size:
         raise ConfigError(

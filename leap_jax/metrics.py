@@ -145,11 +145,12 @@ class ProgressBar:
         self._progress.stop()
         self._route_log(sys.stderr)
 
-    def update(self, step: int, values: Mapping[str, Number]) -> None:
-        """Show that `step` steps are done, with the `LIVE` numbers among `values`."""
+    def update(self, step: int, values: Mapping[str, Number], *, total: int | None = None) -> None:
+        """Show that `step` steps are done, with the `LIVE` numbers among `values`; `total` is a better guess."""
+        self._total = total or self._total
         numbers = "  ".join(f"{label} {form.format(values[key])}" for label, key, form in LIVE if key in values)
         if not self._progress.disable:
-            self._progress.update(self._task, completed=step, numbers=numbers)
+            self._progress.update(self._task, completed=step, total=self._total, numbers=numbers)
         elif step % self._log_every == 0 or step == self._total:
             logging.info("%s %d/%d  %s", self._label, step, self._total, numbers)
 

@@ -28,8 +28,9 @@ from leap_jax.policy.sampler import Sampler
 from leap_jax.policy.tokenizer import Tokenizer
 
 TRAIN, EVALUATE = 0, 1  # purposes of random keys
+GATE_TURN = 0  # its key is the gate's; turns are counted from 1
 
-GateRule = Callable[[np.ndarray, np.ndarray], Gate]  # (passed [P, G], valid [P, G]) after turn 1
+GateRule = Callable[[np.ndarray, np.ndarray, jax.Array], Gate]  # (passed [P, G], valid [P, G], key) after turn 1
 
 
 @dataclass
@@ -160,7 +161,8 @@ class _Part:
         """Let the gate judge the groups by their first turns."""
         passed = np.array([[e.first_pass is not None for e in group] for group in self.groups])
         valid = np.array([[e.valid for e in group] for group in self.groups])
-        self.gate = Gate(*map(np.asarray, gate(passed, valid)))
+        key = self._keys(GATE_TURN, np.zeros(1, np.int32))[0]
+        self.gate = Gate(*map(np.asarray, gate(passed, valid, key)))
 
     def next_turn(self) -> None:
         """Give feedback to the failing episodes of open groups, and only to those, and sample their response."""

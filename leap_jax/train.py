@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 from ml_collections import ConfigDict
 
-from leap_jax import assemble, run_folder
+from leap_jax import assemble, budget, run_folder
 from leap_jax.checkpoint import CheckpointError, Checkpoints
 from leap_jax.config import validate
 from leap_jax.evaluate import evaluate, scores
@@ -50,19 +50,20 @@ def train(config: ConfigDict, workdir: Path) -> None:
 
         checkpoints = stack.enter_context(open_checkpoints(config, workdir))
         state = learner.init(policy.params)
-        totals = {"verifications": 0, "response_tokens": 0}
+        limits, totals = budget.limits(config), budget.NOTHING_SPENT
         step = -1
         if restored := checkpoints.restore_latest(state):
             step, state, totals = restored
-            logging.info("resumed at step %d of %d from %s", step, config.steps, workdir)
+            logging.info("resumed at step %d from %s", step, workdir)
         truncate_jsonl(workdir / "rollouts.jsonl", after_step=step)
         writer = stack.enter_context(MetricsWriter(workdir, restored_step=step))
+        progress = budget.progress({"steps": max(step, 0)} | totals, limits)
         bar = stack.enter_context(ProgressBar(config.steps, first_step=max(step, 0)))
 
         logging.info(
-            "training: step %d to %d, %d prompts of %d rollouts each",
+            "training: from step %d until %s, %d prompts of %d rollouts each",
             max(step, 0) + 1,
-            config.steps,
+            " or ".join(f"{limit} {name.replace('_', ' ')}" for name, limit in limits.items()),
             config.prompts_per_step,
             config.group_size,
         )
@@ -70,7 +71,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
             step, values = 0, run_evaluation(config, actor, state.params, workdir, step=0)
             writer.write(step, values)
             checkpoints.save(step, state, extra=totals, metrics=values)
-        while step < config.steps and not interrupt.requested:
+        while progress < 1.0 and not interrupt.requested:
             step += 1
             started = time.monotonic()
             rollouts = collect(
@@ -91,17 +92,21 @@ def train(config: ConfigDict, workdir: Path) -> None:
             advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
             require_finite(step, reward=rewards, advantage=advantages)
             updating = time.monotonic()
-            state, learned = learner.update(state, rollouts.episodes, advantages)
+            learning_rate = budget.learning_rate(
+                step, progress, peak=config.optimizer.learning_rate, warmup_steps=config.optimizer.warmup_steps
+            )
+            state, learned = learner.update(state, rollouts.episodes, advantages, learning_rate)
             updated = time.monotonic()
 
             values = summarise(rollouts, groups, rewards) | {f"train/{k}": v for k, v in learned.items()}
-            totals = {name: total + int(values[f"train/{name}"]) for name, total in totals.items()}
-            values |= {f"total/{name}": total for name, total in totals.items()}
-            if is_evaluation_step(config, step):
+            values |= {"seconds/step": updated - started, "train/learning_rate": learning_rate}
+            totals = budget.add(totals, values)
+            progress = budget.progress({"steps": step} | totals, limits)
+            values |= {f"total/{name}": total for name, total in totals.items()} | {"total/progress": progress}
+            if progress >= 1.0 or (config.evaluation.every_steps and step % config.evaluation.every_steps == 0):
                 values |= run_evaluation(config, actor, state.params, workdir, step=step)
             values |= {
                 "seconds/update": updated - updating,
-                "seconds/step": updated - started,
                 "seconds/evaluate": time.monotonic() - updated,
                 "system/compilations": actor.sampler.compilations + learner.compilations,
                 "system/peak_memory_gib": peak_memory_bytes() / 2**30,
@@ -111,12 +116,12 @@ def train(config: ConfigDict, workdir: Path) -> None:
                 *run_folder.rollout_records(step, rollouts.episodes, rewards, advantages),
             )
             writer.write(step, values)
-            bar.update(step, values)
+            bar.update(step, values, total=round(step / progress))
             if step % config.checkpoint.every_steps == 0 or BEST_METRIC in values:
                 checkpoints.save(step, state, extra=totals, metrics=values)
         checkpoints.save(step, state, extra=totals)
-    if step < config.steps:
-        logging.info("saved at step %d of %d; the same command goes on from there", step, config.steps)
+    if progress < 1.0:
+        logging.info("saved at step %d, %.0f%% of the budget; the same command goes on", step, 100 * progress)
     else:
         logging.info("done: %d steps, everything is in %s", step, workdir)
 
@@ -159,11 +164,6 @@ def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path,
 def step_tasks(config: ConfigDict, step: int) -> list[str]:
     """The prompts of a step: train compositions that no other step and no cold start sees."""
     return [f"composed/{seed}" for seed in generator.seeds("train", config.prompts_per_step, step * TASK_STRIDE)]
-
-
-def is_evaluation_step(config: ConfigDict, step: int) -> bool:
-    every = config.evaluation.every_steps
-    return step == config.steps or bool(every and step % every == 0)
 
 
 def open_checkpoints(config: ConfigDict, workdir: Path, read_only: bool = False) -> Checkpoints:

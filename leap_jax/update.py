@@ -85,9 +85,11 @@ class Learner:
         return sum(f._cache_size() for f in (self._gradient, self._add, self._apply))
 
     def update(
-        self, state: State, groups: Sequence[Sequence[Episode]], advantages: np.ndarray
+        self, state: State, groups: Sequence[Sequence[Episode]], advantages: np.ndarray, learning_rate: float
     ) -> tuple[State, dict[str, float]]:
         """Update on groups [P][G] of episodes with advantages [P, G, T]; returns the new state and metrics.
+
+        The optimiser's update is multiplied by `learning_rate`.
 
         Where the KL term has no weight, an episode whose advantages are all 0 moves nothing: it counts in the
         normalisation but is not computed. Raises FloatingPointError on a non-finite gradient.
@@ -98,13 +100,15 @@ class Learner:
         for first in range(0, len(groups), size):
             episodes = [e for group in groups[first : first + size] for e in group]
             weights = advantages[first : first + size].reshape(len(episodes), -1)
-            state, new_sums, norm = self._one_update(state, episodes, weights)
+            state, new_sums, norm = self._one_update(state, episodes, weights, learning_rate)
             sums = objective.merge_metrics(sums, new_sums) if sums and new_sums else sums or new_sums
             norms.append(norm)
         means = {name: float(value) for name, value in objective.mean_metrics(sums).items()} if sums else {}
         return state, means | {"gradient_norm": float(np.mean(norms))}
 
-    def _one_update(self, state: State, episodes: Sequence[Episode], advantages: np.ndarray):
+    def _one_update(
+        self, state: State, episodes: Sequence[Episode], advantages: np.ndarray, learning_rate: float
+    ) -> tuple[State, dict[str, Any], float]:
         pairs = [(e, a) for e, a in zip(episodes, advantages, strict=True) if e.valid]
         count = global_count([e for e, _ in pairs], self._aggregation)
         pairs = [(e, a) for e, a in pairs if self._kl_coef > 0 or np.any(a)]
@@ -118,7 +122,7 @@ class Learner:
         norm = float(optax.tree.norm(gradient))
         if not np.isfinite(norm):
             raise FloatingPointError(f"the gradient is not finite (norm {norm}) over {len(pairs)} episodes")
-        return State(*self._apply(*state, gradient)), sums, norm
+        return State(*self._apply(*state, gradient, np.float32(learning_rate))), sums, norm
 
 
 def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef, constants: Objective):
@@ -154,9 +158,10 @@ def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef,
     )
 
 
-def apply_gradient(optimizer: optax.GradientTransformation, params, opt_state, gradient):
+def apply_gradient(optimizer: optax.GradientTransformation, params, opt_state, gradient, learning_rate):
+    """One step of an optimiser that was made for a learning rate of 1."""
     updates, opt_state = optimizer.update(gradient, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
+    return optax.apply_updates(params, optax.tree.scale(learning_rate, updates)), opt_state
 
 
 def global_count(episodes: Sequence[Episode], aggregation: str) -> int:

@@ -148,9 +148,7 @@ def test_the_loss_falls_and_training_repeats_bit_for_bit():
 
 def test_muon_turns_matrices_by_orthogonal_steps_of_the_scheduled_size():
     """Singular values of a matrix's update are near the learning rate, whatever the gradient's size."""
-    optimizer = cold_start.make_optimizer(
-        "muon", learning_rate=0.5, warmup_steps=0, total_steps=10, weight_decay=0.0, clip_norm=1e9
-    )
+    optimizer = cold_start.make_optimizer("muon", cold_start.warmup_cosine(0.5, 0, 10), weight_decay=0.0, clip_norm=1e9)
     params = {"kernel": np.zeros((6, 6), np.float32), "scale": np.zeros(6, np.float32)}
     grads = jax.tree.map(lambda leaf: 100.0 * np.random.default_rng(0).normal(size=leaf.shape), params)
     updates, _ = jax.jit(optimizer.update)(grads, optimizer.init(params), params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
+import jax
 import numpy as np
 import pytest
 from episodes import CORRECT, INCORRECT, INFRA_ERROR, NO_ANSWER, UNSUPPORTED, episode
@@ -66,7 +67,7 @@ def test_pass_at_k_is_the_share_of_subsets_that_hold_a_pass(passed, data):
 
 
 def test_an_evaluation_opens_every_group():
-    gate = every_group(np.array([[True, True], [False, False]]), np.ones((2, 2), bool))
+    gate = every_group(np.array([[True, True], [False, False]]), np.ones((2, 2), bool), jax.random.key(0))
     assert gate.open.tolist() == [True, True]
     assert gate.easy.tolist() == gate.catastrophic.tolist() == [False, False]
 

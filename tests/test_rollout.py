@@ -135,7 +135,7 @@ def test_sampled_logprobs_equal_recomputed_ones():
 
 
 def test_only_failing_episodes_of_open_groups_go_on():
-    def first_two(passed, valid):
+    def first_two(passed, valid, key):
         assert passed.shape == valid.shape
         is_open = np.array([task in TASKS[:2] for task in now])
         return Gate(is_open, ~is_open, np.zeros_like(is_open))
@@ -179,9 +179,9 @@ def test_an_episode_that_cannot_be_judged_leaves_its_group(unjudged):
 def test_the_gate_sees_valid_and_passed_of_the_first_turn():
     seen = []
 
-    def gate(passed, valid):
+    def gate(passed, valid, key):
         seen.append((passed, valid))
-        return every_group(passed, valid)
+        return every_group(passed, valid, key)
 
     found = rollouts(actor(by_hash(CORRECT, INCORRECT, UNSUPPORTED)), gate=gate)
     first = np.array([one[0] for one in outcomes(found)]).reshape(3, 4)
@@ -277,3 +277,18 @@ def test_groups_of_hand_made_episodes():
     lengths = [len(turn.response_ids) for turn in fast.turns]
     np.testing.assert_array_equal(groups.response_tokens[0, 1], [*lengths, 0])
     assert groups.max_turns == 3
+
+
+def test_the_gate_has_a_key_of_its_own_in_every_part_and_step():
+    seen = []
+
+    def gate(passed, valid, key):
+        seen.append(tuple(jax.random.key_data(key).tolist()))
+        return every_group(passed, valid, key)
+
+    for step in (1, 2):
+        rollouts(actor(MIXED, batch_buckets=(4,)), gate=gate, step=step)  # a group a part
+    first = list(seen)
+    assert len(set(first)) == 6
+    rollouts(actor(MIXED, batch_buckets=(4,)), gate=gate, step=1)
+    assert seen[6:] == first[:3]

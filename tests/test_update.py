@@ -88,7 +88,7 @@ def own(params):
 
 
 def gradient(learning: Learner, groups=GROUPS, advantages=ADVANTAGES):
-    state, values = learning.update(learning.init(own(PARAMS)), groups, advantages)
+    state, values = learning.update(learning.init(own(PARAMS)), groups, advantages, 1.0)
     return state.opt_state, values
 
 
@@ -178,7 +178,7 @@ def test_an_invalid_episode_counts_nowhere():
 def test_no_advantage_no_step():
     learning = learner(optimizer=optax.adamw(1e-2, weight_decay=0.1))
     state = learning.init(own(PARAMS))
-    after, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES))
+    after, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES), 1.0)
     assert values == {"gradient_norm": 0.0}
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
@@ -187,7 +187,7 @@ def test_an_update_raises_what_earned_and_lowers_what_cost():
     learning = descending()
     advantages = np.full_like(ADVANTAGES, 1.0)
     advantages[1] = -1.0
-    after, _ = learning.update(learning.init(own(PARAMS)), GROUPS, advantages)
+    after, _ = learning.update(learning.init(own(PARAMS)), GROUPS, advantages, 1.0)
 
     def log_likelihood(params, group):  # the loop's loss with A = 1 and no old policy is -sum of probabilities
         return sum(-loop_loss_sum(params, *spread(e, [1.0] * 3)) for e in group if e.valid)
@@ -200,7 +200,7 @@ def test_the_kl_term_pulls_to_the_reference():
     """Without advantages: no pull at the reference itself, and downhill towards it from elsewhere."""
     anchored = CONSTANTS._replace(kl_coef=0.1)
     learning = descending(anchored)
-    _, values = learning.update(learning.init(own(PARAMS)), GROUPS, np.zeros_like(ADVANTAGES))
+    _, values = learning.update(learning.init(own(PARAMS)), GROUPS, np.zeros_like(ADVANTAGES), 1.0)
     assert values["kl_reference"] == pytest.approx(0.0, abs=1e-9)
     assert values["gradient_norm"] < 1e-6
 
@@ -208,7 +208,7 @@ def test_the_kl_term_pulls_to_the_reference():
     away = jax.tree.map(lambda leaf: leaf + 0.05 * noise.normal(size=leaf.shape).astype(np.float32), own(PARAMS))
     state, kl = learning.init(away), []
     for _ in range(12):
-        state, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES))
+        state, values = learning.update(state, GROUPS, np.zeros_like(ADVANTAGES), 1.0)
         kl.append(values["kl_reference"])
     assert all(later < earlier for earlier, later in pairwise(kl))
     assert kl[-1] < 0.8 * kl[0]
@@ -225,8 +225,8 @@ def test_updates_per_step_are_one_after_another_by_prompt():
     halves, whole = descending(updates_per_step=2), descending()
     state = whole.init(own(PARAMS))
     for half in (slice(0, 1), slice(1, 2)):
-        state, _ = whole.update(state, GROUPS[half], ADVANTAGES[half])
-    both, _ = halves.update(halves.init(own(PARAMS)), GROUPS, ADVANTAGES)
+        state, _ = whole.update(state, GROUPS[half], ADVANTAGES[half], 1.0)
+    both, _ = halves.update(halves.init(own(PARAMS)), GROUPS, ADVANTAGES, 1.0)
     assert_close(both.params, state.params, tolerance=1e-6)
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-MODES = ("window", "always", "never")
+MODES = ("window", "always", "never", "random")
 
 
 class Gate(NamedTuple):
@@ -67,13 +67,27 @@ def never(n_valid):
     return jnp.zeros_like(n_valid, dtype=bool)
 
 
-def open_groups(passed, valid, *, mode: str, t_min: int, t_max: int) -> Gate:
-    """Decide after turn 1 which groups go on. passed, valid: [P, G] bool; thresholds are for the full G."""
+def random_groups(key, number, n_valid):
+    """Open `number` groups, drawn at random among those that can be compared. n_valid: [P] int -> [P] bool."""
+    comparable = n_valid >= 2
+    draws = jnp.where(comparable, jax.random.uniform(key, n_valid.shape), jnp.inf)
+    rank = jnp.argsort(jnp.argsort(draws))
+    return comparable & (rank < number)
+
+
+def open_groups(passed, valid, key, *, mode: str, t_min: int, t_max: int) -> Gate:
+    """Decide after turn 1 which groups go on. passed, valid: [P, G] bool; thresholds are for the full G.
+
+    `random` is the control that LEAP's claim needs: it opens as many of these groups as `window` would, whichever.
+    """
     group_size = valid.shape[-1]
     n_fail, n_valid = failing_count(passed, valid), jnp.sum(valid, axis=-1)
     lowest, highest = scale_thresholds(n_valid, t_min=t_min, t_max=t_max, group_size=group_size)
+    in_window = window(n_fail, n_valid, t_min=t_min, t_max=t_max, group_size=group_size)
     if mode == "window":
-        is_open = window(n_fail, n_valid, t_min=t_min, t_max=t_max, group_size=group_size)
+        is_open = in_window
+    elif mode == "random":
+        is_open = random_groups(key, jnp.sum(in_window), n_valid)
     elif mode == "always":
         is_open = always(n_valid)
     elif mode == "never":

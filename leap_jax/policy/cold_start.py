@@ -55,9 +55,7 @@ def train(
     rows = pack(conversations, tokenizer, row_tokens=settings.row_tokens, pad_id=tokenizer.pad_id)
     optimizer = make_optimizer(
         settings.optimizer,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        total_steps=settings.steps,
+        warmup_cosine(settings.learning_rate, settings.warmup_steps, settings.steps),
         weight_decay=settings.weight_decay,
         clip_norm=settings.clip_norm,
     )
@@ -104,31 +102,25 @@ def train_step(
     return optax.apply_updates(params, updates), opt_state, loss, optax.tree.norm(grads)
 
 
-def make_optimizer(
-    name: str,
-    *,
-    learning_rate: float,
-    warmup_steps: int,
-    total_steps: int,
-    weight_decay: float,
-    clip_norm: float,
-) -> optax.GradientTransformation:
-    """`adamw` or `muon` (its Adam for vectors), on a linear warm-up and a cosine decay to a tenth."""
-    if name not in ("adamw", "muon"):
-        raise ValueError(f"optimizer {name!r}: it must be adamw or muon")
+def warmup_cosine(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
+    """A linear warm-up, then a cosine decay to a tenth of the peak."""
     if not 0 <= warmup_steps < total_steps:
         raise ValueError(f"warmup_steps={warmup_steps} must be under total_steps={total_steps}")
-    schedule = optax.warmup_cosine_decay_schedule(
-        init_value=0.0,
-        peak_value=learning_rate,
-        warmup_steps=warmup_steps,
-        decay_steps=total_steps,
-        end_value=0.1 * learning_rate,
+    return optax.warmup_cosine_decay_schedule(
+        init_value=0.0, peak_value=peak, warmup_steps=warmup_steps, decay_steps=total_steps, end_value=0.1 * peak
     )
+
+
+def make_optimizer(
+    name: str, learning_rate: float | optax.Schedule, *, weight_decay: float, clip_norm: float
+) -> optax.GradientTransformation:
+    """`adamw` or `muon` (its Adam for vectors), after clipping the gradient's global norm."""
     if name == "adamw":
-        update = optax.adamw(schedule, b2=0.98, weight_decay=weight_decay)
+        update = optax.adamw(learning_rate, b2=0.98, weight_decay=weight_decay)
+    elif name == "muon":
+        update = optax.contrib.muon(learning_rate, weight_decay=weight_decay)
     else:
-        update = optax.contrib.muon(schedule, weight_decay=weight_decay)
+        raise ValueError(f"optimizer {name!r}: it must be adamw or muon")
     return optax.chain(optax.clip_by_global_norm(clip_norm), update)
 
 
