@@ -9,12 +9,9 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from leap_jax.algorithm import advantages, credit, gate, objective, rewards
+from leap_jax.experiment import ConfigError, flatten
 
 DEVICES = ("emulator",)
-
-
-class ConfigError(ValueError):
-    """A config value that cannot be used; the message starts with the key."""
 
 
 def gate_window(config: ConfigDict) -> tuple[int, int]:
@@ -111,17 +108,6 @@ def validate(config: ConfigDict) -> None:
             f"optimizer.updates_per_step={config.optimizer.updates_per_step}: must divide "
             f"prompts_per_step={config.prompts_per_step}"
         )
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"gate.mode": "window", ...}"""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, (Mapping, ConfigDict)):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _get(config: ConfigDict, key: str) -> Any:

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from leap_jax import corpus
 from leap_jax.checkpoint import CheckpointError, atomic_folder, load_params, save_params, write_text
-from leap_jax.config import ConfigError, flatten
+from leap_jax.experiment import ConfigError, flatten
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.metrics import ProgressBar
 from leap_jax.policy import cold_start

@@ -13,6 +13,8 @@ from pathlib import Path
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from leap_jax.experiment import ConfigError, flag_errors
+
 CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment, a file in experiments/.", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; by default runs/<experiment>.")
 EVALUATE = flags.DEFINE_boolean("evaluate", False, "Evaluate the latest checkpoint of the workdir and stop.")
@@ -21,25 +23,16 @@ EVALUATE = flags.DEFINE_boolean("evaluate", False, "Evaluate the latest checkpoi
 def parse_flags(argv: list[str]) -> list[str]:
     """Parse flags; a bad one ends the program with one line that names it."""
     try:
-        rest = flags.FLAGS(argv)
-        if len(rest) > 1:
-            raise ValueError(f"unexpected argument {rest[1]!r}: every option starts with --")
-        if flags.FLAGS["config"].value is None:
-            raise ValueError("--config is missing: give an experiment, such as --config=experiments/leap.py")
-        CONFIG.value.to_dict()  # a file that does not load raises here
-    except (AttributeError, KeyError, TypeError) as error:
-        while isinstance(error.args[0], Exception):  # of the same error, wrapped
-            error = error.args[0]
-        what = " ".join(str(error.args[0]).split())
-        sys.exit(f"error: unknown config key {what} (the keys are in experiments/leap.py)")
-    except (flags.Error, ValueError, OSError, ImportError) as error:
-        sys.exit(f"error: {last_line(error)}")
+        with flag_errors():
+            rest = flags.FLAGS(argv)
+            if len(rest) > 1:
+                raise ValueError(f"unexpected argument {rest[1]!r}: every option starts with --")
+            if flags.FLAGS["config"].value is None:
+                raise ValueError("--config is missing: give an experiment, such as --config=experiments/leap.py")
+            CONFIG.value.to_dict()  # a file that does not load raises here
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
     return rest
-
-
-def last_line(error: Exception) -> str:
-    """What went wrong, where the flag library quotes a whole traceback."""
-    return str(error).strip().splitlines()[-1].strip()
 
 
 def default_workdir() -> Path:
@@ -53,7 +46,6 @@ def main(argv: list[str]) -> None:
     python_logging.getLogger("jax").setLevel(python_logging.WARNING)  # it reports every platform it does not find
     from leap_jax import train
     from leap_jax.checkpoint import CheckpointError
-    from leap_jax.config import ConfigError
     from leap_jax.interrupt import Interrupted
     from leap_jax.kernels.compiler import CompilerUnavailable
 

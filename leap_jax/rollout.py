@@ -19,7 +19,7 @@ import numpy as np
 
 from leap_jax.algorithm.gate import Gate
 from leap_jax.algorithm.rewards import Groups
-from leap_jax.config import ConfigError
+from leap_jax.experiment import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
 from leap_jax.kernels.pool import VerificationPool

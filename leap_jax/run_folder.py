@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from leap_jax.checkpoint import CheckpointError, write_text
-from leap_jax.config import flatten
+from leap_jax.experiment import flatten
 from leap_jax.rollout import Episode
 
 
@@ -41,6 +43,19 @@ def claim(workdir: Path, config: ConfigDict) -> None:
         raise CheckpointError(
             f"{path} is not readable as JSON ({error}): remove it or choose another --workdir"
         ) from error
+
+
+@contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+    """Keep other processes out of a run folder. CheckpointError where one is in it."""
+    with (workdir / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CheckpointError(
+                f"{workdir} is in use by another process: wait for its end or choose another --workdir"
+            ) from error
+        yield
 
 
 def rollout_records(

@@ -40,6 +40,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     assemble.prepare_jax(config)
     assemble.report_devices(config)
     with ExitStack() as stack:
+        stack.enter_context(run_folder.locked(workdir))
         interrupt = stack.enter_context(Interrupt())
         pool = stack.enter_context(assemble.pool(config))
         require_working(pool)

@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 from experiments import leap
 from leap_jax import train
-from leap_jax.config import ConfigError, flatten, gate_window, validate
+from leap_jax.config import gate_window, validate
+from leap_jax.experiment import ConfigError, flatten
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if path.stem != "__init__")
 

@@ -14,8 +14,8 @@ from episodes import CORRECT, INCORRECT, INFRA_ERROR, NO_ANSWER, UNSUPPORTED, Fa
 from tiny_policy import QUICK_BUILD, split, tiny
 
 from leap_jax.algorithm.gate import Gate
-from leap_jax.config import ConfigError
 from leap_jax.evaluate import every_group
+from leap_jax.experiment import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
 from leap_jax.kernels.verdict import Outcome, Verdict
