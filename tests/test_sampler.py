@@ -10,7 +10,7 @@ import pytest
 from tiny_policy import QUICK_BUILD, VOCAB, random_tokens, split, tiny
 
 from leap_jax.policy.logprobs import response_logprobs
-from leap_jax.policy.sampler import Sampler, categorical
+from leap_jax.policy.sampler import Sampler, at_temperature, categorical
 
 END, PAD = 1, 0
 GRAPHDEF, PARAMS = split(tiny(layers=1), scale=0.5)
@@ -142,11 +142,23 @@ def test_the_ends_of_the_unit_interval_give_possible_tokens():
     assert tokens.tolist() == [1, 3]
 
 
-def test_low_temperature_takes_the_likeliest_token():
+@pytest.mark.parametrize(("temperature", "largest"), [(1e-3, 0.1), (0.0, 0.0)])
+def test_a_low_temperature_takes_the_likeliest_token_and_none_always(temperature, largest):
     state = sampler().start(PARAMS, PROMPTS, repeats=2)
-    _, tokens, logprobs, _ = sampler().sample(PARAMS, state, keys(6), 1e-3)
-    assert tokens[0] == tokens[1]
-    assert max(np.abs(row).max() for row in logprobs) < 0.1
+    _, tokens, logprobs, _ = sampler().sample(PARAMS, state, keys(6), temperature)
+    assert tokens[0::2] == tokens[1::2]
+    assert max(np.abs(row).max() for row in logprobs) <= largest
+    everything = recomputed([list(prompt) for prompt in PROMPTS for _ in range(2)], tokens, 1e-3)
+    assert max(np.abs(row).max() for row in everything) < 0.1, "another token was likelier"
+
+
+def test_temperature_0_takes_the_first_of_equals_whatever_the_key():
+    logits = np.array([[1.0, 3.0, 3.0, 2.0], [-5.0, -9.0, -6.0, -7.0]], np.float32)
+    sharp = at_temperature(logits, np.float32(0))
+    for uniform in (0.0, 0.5, 1 - 2**-24):
+        tokens, logprobs = categorical(sharp, np.full(2, uniform, np.float32))
+        assert (tokens.tolist(), logprobs.tolist()) == ([1, 0], [0.0, 0.0])
+    np.testing.assert_array_equal(at_temperature(logits, np.float32(0.5)), logits / np.float32(0.5))
 
 
 def test_repeating_calls_compiles_nothing_new():
@@ -156,7 +168,7 @@ def test_repeating_calls_compiles_nothing_new():
     sampler().sample(PARAMS, sampler().extend(PARAMS, state, [0, 5], [[5], [6]]), keys(2), 1.0)
     before = sampler().compilations
     state = sampler().start(PARAMS, PROMPTS[:2], repeats=2)  # other counts and lengths, same buckets
-    state, _, _, _ = sampler().sample(PARAMS, state, keys(4), 0.9)
+    state, _, _, _ = sampler().sample(PARAMS, state, keys(4), 0.0)
     sampler().sample(PARAMS, sampler().extend(PARAMS, state, [3], [[5, 6, 7]]), keys(1), 1.0)
     assert sampler().compilations == before
 
@@ -169,8 +181,8 @@ def test_what_does_not_fit_is_refused():
     state = sampler().start(PARAMS, PROMPTS[:1], repeats=1)
     with pytest.raises(ValueError, match="2 keys for 1 rows"):
         sampler().sample(PARAMS, state, keys(2), 1.0)
-    with pytest.raises(ValueError, match="temperature=0"):
-        sampler().sample(PARAMS, state, keys(1), 0)
+    with pytest.raises(ValueError, match="temperature=-1"):
+        sampler().sample(PARAMS, state, keys(1), -1)
     with pytest.raises(ValueError, match="feedback 0 has 0 tokens"):
         sampler().extend(PARAMS, state, [0], [[]])
     last = sampler().extend(PARAMS, sampler().extend(PARAMS, state, [0], [[2]]), [0], [[2]])

@@ -83,12 +83,13 @@ class Sampler:
 
         keys: one typed key a row. A token depends on its row's key, its position and what precedes it, not on
         the other rows. Returns the state, the tokens (with the end id if it was sampled), their log-probs
-        under softmax(logits / temperature), and which rows were cut off.
+        under softmax(logits / temperature), and which rows were cut off. Temperature 0 is greedy: the likeliest
+        token, the first of equals, with log-prob 0.
         """
         if len(keys) != state.rows:
             raise ValueError(f"{len(keys)} keys for {state.rows} rows")
-        if temperature <= 0:
-            raise ValueError(f"temperature={temperature} must be above 0")
+        if temperature < 0:
+            raise ValueError(f"temperature={temperature} must not be below 0")
         bucket = state.hidden.shape[0]
         data = np.asarray(jax.random.key_data(keys))
         cache, hidden, tokens, logprobs, lengths, ended = self._decode(
@@ -222,7 +223,7 @@ def decode(
 
     def one_token(carry: tuple) -> tuple:
         step, cache, hidden, running, tokens, logprobs = carry
-        logits = transformer.unembed(graphdef, params, hidden) / temperature
+        logits = at_temperature(transformer.unembed(graphdef, params, hidden), temperature)
         uniform = jax.vmap(lambda key, at: jax.random.uniform(jax.random.fold_in(key, at)))
         token, logprob = categorical(logits, uniform(keys, cache.lengths))
         token = jnp.where(running, token, pad_id)
@@ -239,6 +240,13 @@ def decode(
         unfinished, one_token, (0, cache, hidden, active, tokens, logprobs)
     )
     return cache, hidden, tokens, logprobs, cache.lengths - start_lengths, ~running
+
+
+def at_temperature(logits: jax.Array, temperature: jax.Array) -> jax.Array:
+    """logits [B, V] / temperature; at 0 its limit, all weight on the largest (the first of equals)."""
+    largest = jnp.arange(logits.shape[-1]) == jnp.argmax(logits, axis=-1, keepdims=True)
+    limit = jnp.where(largest, 0.0, -jnp.inf)
+    return jnp.where(temperature > 0, logits / jnp.where(temperature > 0, temperature, 1.0), limit)
 
 
 def categorical(logits: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]:
