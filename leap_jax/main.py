@@ -44,7 +44,7 @@ def default_workdir() -> Path:
 def main(argv: list[str]) -> None:
     del argv
     python_logging.getLogger("jax").setLevel(python_logging.WARNING)  # it reports every platform it does not find
-    from leap_jax import train
+    from leap_jax import evaluate_run, train
     from leap_jax.checkpoint import CheckpointError
     from leap_jax.interrupt import Interrupted
     from leap_jax.kernels.compiler import CompilerUnavailable
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
     workdir = Path(WORKDIR.value) if WORKDIR.value else default_workdir()
     try:
         if EVALUATE.value:
-            train.evaluate_latest(CONFIG.value, workdir)
+            evaluate_run.evaluate_latest(CONFIG.value, workdir)
         else:
             train.train(CONFIG.value, workdir)
     except Interrupted:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 from ml_collections import ConfigDict
 
+from experiments import leap
 from leap_jax.checkpoint import CheckpointError, write_text
 from leap_jax.experiment import flatten
 from leap_jax.rollout import Episode
@@ -83,19 +86,64 @@ def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: 
         "truncated": turn.truncated,
         "outcome": str(turn.verdict.outcome),
         "stage": turn.verdict.stage,
+        "time_us": turn.verdict.time_us,
         "feedback": turn.feedback,
     }
 
 
-def write_evaluation(workdir: Path, step: int, groups: Sequence[Sequence[Episode]]) -> None:
-    """Write every turn of an evaluation to eval/step_N.jsonl, complete or not at all."""
-    folder = workdir / "eval"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"step_{step:06d}.jsonl"
-    records = [
+def evaluation_records(step: int, groups: Sequence[Sequence[Episode]]) -> list[dict[str, Any]]:
+    """One record for every turn of an evaluation, in order."""
+    return [
         turn_record(step, p, g, t, episode)
         for p, group in enumerate(groups)
         for g, episode in enumerate(group)
         for t in range(len(episode.turns))
     ]
-    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def write_evaluation(workdir: Path, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write records to eval/NAME.jsonl, complete or not at all."""
+    folder = workdir / "eval"
+    folder.mkdir(exist_ok=True)
+    write_text(folder / f"{name}.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The records of a .jsonl file of a run; a last line that is still being written is left out.
+
+    Raises CheckpointError with one line where the file cannot be read.
+    """
+    try:
+        *whole, _ = path.read_text("utf-8").split("\n")
+        records = [json.loads(line) for line in whole]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}; remove it, or name another run") from error
+    if not all(isinstance(record, dict) for record in records):
+        raise CheckpointError(f"{path} holds a line that is no JSON object: remove it, or name another run")
+    return records
+
+
+def stored_config(workdir: Path) -> ConfigDict:
+    """The config that a run was made with. A key newer than the run gets its value in experiments/leap.py.
+
+    Raises CheckpointError with one line where there is none.
+    """
+    path = workdir / "config.json"
+    try:
+        stored = json.loads(path.read_text())
+        nested: dict[str, Any] = {}
+        for key, value in stored.items():
+            *sections, last = key.split(".")
+            section = reduce(lambda outer, name: outer.setdefault(name, {}), sections, nested)
+            section[last] = tuple(value) if isinstance(value, list) else value
+        config = leap.get_config()
+        with config.unlocked():
+            config.update(nested)
+    except OSError as error:
+        raise CheckpointError(f"{workdir} is no folder of a run: {path.name}: {error.strerror}") from error
+    except (ValueError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path} is not the config of a run ({reason}): name another folder") from error
+    if newer := sorted(flatten(config).keys() - stored.keys()):
+        logging.warning("%s is older than the keys %s: they have their values in experiments/leap.py", workdir, newer)
+    return config

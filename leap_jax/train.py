@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +14,9 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from leap_jax import assemble, budget, run_folder
-from leap_jax.checkpoint import CheckpointError, Checkpoints
+from leap_jax.checkpoint import Checkpoints
 from leap_jax.config import validate
-from leap_jax.evaluate import evaluate, scores
+from leap_jax.evaluate import evaluate, scores, to_results
 from leap_jax.initial_policy import initial_policy
 from leap_jax.interrupt import Interrupt
 from leap_jax.kernels import generator
@@ -127,26 +128,6 @@ def train(config: ConfigDict, workdir: Path) -> None:
         logging.info("done: %d steps, everything is in %s", step, workdir)
 
 
-def evaluate_latest(config: ConfigDict, workdir: Path) -> None:
-    """Score the latest checkpoint of the workdir on the config's held-out tasks and log every number."""
-    validate(config)
-    if not (workdir / "checkpoints").is_dir():
-        raise CheckpointError(f"{workdir} has no checkpoints: train there first, without --evaluate")
-    assemble.prepare_jax(config)
-    assemble.report_devices(config)
-    with Interrupt() as interrupt, assemble.pool(config) as pool:
-        require_working(pool)
-        policy = initial_policy(config, workdir, pool, interrupt.check)
-        with open_checkpoints(config, workdir, read_only=True) as checkpoints:
-            restored = checkpoints.restore_latest(assemble.learner(config, policy).init(policy.params))
-        if restored is None:
-            raise CheckpointError(f"{workdir} has no complete checkpoint: train there first, without --evaluate")
-        actor = assemble.actor(config, policy, pool)
-        values = run_evaluation(config, actor, restored.state.params, workdir, step=restored.step)
-    for name, value in values.items():
-        logging.info("step %d  %s = %.4f", restored.step, name, value)
-
-
 def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path, *, step: int) -> dict[str, float]:
     """Score the policy on held-out tasks; every turn goes to eval/step_N.jsonl."""
     limits = config.evaluation
@@ -155,9 +136,10 @@ def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path,
         actor, params, tasks, samples=limits.samples, max_turns=limits.max_turns, seed=config.seed, step=step
     )
     refuse_infra_errors(config, groups)
-    values = {f"eval/heldout/{name}": value for name, value in scores(groups, limits.max_turns)}
-    run_folder.write_evaluation(workdir, step, groups)
-    shown = [f"acc@{turn} {values[f'eval/heldout/acc@{turn}']:.1%}" for turn in range(1, limits.max_turns + 1)]
+    records = run_folder.evaluation_records(step, groups)
+    values = {f"eval/heldout/{name}": value for name, value in scores(to_results(records, limits.max_turns))}
+    run_folder.write_evaluation(workdir, f"step_{step:06d}", records)
+    shown = [f"acc@{t} {values.get(f'eval/heldout/acc@{t}', math.nan):.1%}" for t in range(1, limits.max_turns + 1)]
     logging.info("step %d: held-out %s", step, ", ".join(shown))
     return values
 

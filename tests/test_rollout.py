@@ -14,7 +14,7 @@ from episodes import CORRECT, INCORRECT, INFRA_ERROR, NO_ANSWER, UNSUPPORTED, Fa
 from tiny_policy import QUICK_BUILD, split, tiny
 
 from leap_jax.algorithm.gate import Gate
-from leap_jax.evaluate import every_group
+from leap_jax.evaluate import evaluate, every_group
 from leap_jax.experiment import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
@@ -218,6 +218,14 @@ def test_parts_change_no_result():
         assert list(outcomes(parts)) == list(outcomes(one_part))
         for a, b in zip(all_turns(parts.episodes), all_turns(one_part.episodes), strict=True):
             np.testing.assert_allclose(a.sampled_logprobs, b.sampled_logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [6, 5])  # two groups of three; five of one, where the largest batch has four rows
+def test_an_evaluation_has_any_number_of_samples(samples):
+    found = evaluate(actor(MIXED, batch_buckets=(4,)), PARAMS, TASKS, samples=samples, max_turns=2, seed=0, step=1)
+    assert [[one.task for one in group] for group in found] == [[task] * samples for task in TASKS]
+    for group in found:
+        assert len({tuple(one.turns[0].response_ids) for one in group}) == samples
 
 
 def test_a_part_is_judged_while_the_next_one_is_generated(monkeypatch):

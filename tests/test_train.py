@@ -148,15 +148,45 @@ def test_stopped_by_ctrl_c_it_saves_and_goes_on_to_the_same_end(undisturbed, lau
     assert_same_run(workdir, undisturbed)
 
 
-def test_a_finished_run_can_be_evaluated(undisturbed, launch):
-    before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()}
-    scored = launch(*SIGNAL, f"--workdir={undisturbed}", "--evaluate")
+def test_a_finished_run_can_be_evaluated(undisturbed, launch, tmp_path):
+    """The same numbers as at the end of training, in files of their own; the same flags again sample nothing."""
+    workdir = shutil.copytree(undisturbed, tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*") if path.is_file()}
+    scored = launch(*SIGNAL, f"--workdir={workdir}", "--evaluate")
     assert scored.returncode == 0, scored.stderr
-    last = lines(undisturbed / "metrics.jsonl")[-1]
-    for name in ("acc@1", "acc@2", "response_tokens"):
+    last = lines(workdir / "metrics.jsonl")[-1]
+    for name in ("acc@1", "acc@2", "acc@1_low", "response_tokens"):
         assert f"step 3  eval/heldout/{name} = {last[f'eval/heldout/{name}']:.4f}" in scored.stderr
-    after = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()}
-    assert {path.name for path in after if after[path] != before.get(path)} <= {"step_000003.jsonl"}
+    after = {path: path.stat().st_mtime_ns for path in workdir.rglob("*") if path.is_file()}
+    name = "step_000003.heldout-4.samples-2.turns-2.temperature-1.seed-0"
+    assert {path.name for path in after if after[path] != before.get(path)} == {f"{name}.json", f"{name}.jsonl"}
+    assert (workdir / "eval" / f"{name}.jsonl").read_bytes() == (workdir / "eval/step_000003.jsonl").read_bytes()
+
+    again = launch(str(workdir), "--json", script=("-m", "leap_jax.evaluate"))
+    assert again.returncode == 0, again.stderr
+    assert f"read from eval/{name}" in again.stderr
+    (run,) = json.loads(again.stdout)["runs"]
+    assert run["scores"]["response_tokens"]["value"] == last["eval/heldout/response_tokens"]
+    assert run["scores"]["acc@1"]["high"] == last["eval/heldout/acc@1_high"]
+
+
+def test_runs_are_compared_on_the_same_tasks(undisturbed, launch, tmp_path):
+    """Of two copies of a run one is scored greedily on suite tasks first: only the other one samples then."""
+    one, other = (shutil.copytree(undisturbed, tmp_path / name) for name in ("one", "other"))
+    flags = ("--greedy", "--tasks=suite:relu,softmax", "--turns=1", "--step=2")
+    alone = launch(str(one), *flags, script=("-m", "leap_jax.evaluate"))
+    assert alone.returncode == 0, alone.stderr
+    assert "one, step 2: suite:relu,softmax, 1 samples a task, greedy, seed 0" in alone.stdout
+    assert "No speedups" in alone.stdout
+    both = launch(str(one), str(other), *flags, "--json", script=("-m", "leap_jax.evaluate"))
+    assert both.returncode == 0, both.stderr
+    assert both.stderr.count("read from eval/") == 1
+    report = json.loads(both.stdout)
+    assert [run["tasks"] for run in report["runs"]] == [2, 2]
+    assert report["runs"][0]["scores"] == report["runs"][1]["scores"]
+    assert report["less_the_first"][str(other)]["acc@1"] == {"value": 0, "low": 0, "high": 0, "p_value": 1, "tasks": 2}
+    assert {row["axis"]: row["spent"] for row in report["training"] if row["run"] == str(other)}["steps"] == 3
+    assert "has no checkpoint '7'" in launch(str(one), "--step=7", script=("-m", "leap_jax.evaluate")).stderr
 
 
 def test_another_config_is_refused_and_named(undisturbed, launch, tmp_path):
