@@ -487,6 +487,18 @@ def test_memory_of_the_child_stays_bounded():
     assert resident_kib() - before < 50 << 10
 
 
+def test_warm_compiles_map_no_memory_anew():
+    def page_faults():
+        return int(Path(f"/proc/{child_pid()}/stat").read_text().rsplit(")", 1)[1].split()[7])
+
+    for _ in range(3):
+        compile_source(fresh())
+    before = page_faults()
+    for _ in range(10):
+        compile_source(fresh())
+    assert page_faults() - before < 10 * 300  # 1,500 each where malloc gives memory back
+
+
 def test_child_outlives_the_thread_that_started_it_but_not_its_process():
     compiler.close()
     thread = threading.Thread(target=compile_source, args=(SCALE,))
