@@ -15,6 +15,7 @@ from leap_jax.kernels.answer import (
     Scratch,
     check_launch_bounds,
     check_resources,
+    check_types,
     extract_source,
     kernel_names,
     parse_answer,
@@ -163,6 +164,16 @@ def test_the_last_closed_block_wins(response, source):
     assert extract_source(response) == source
 
 
+def test_a_draft_gives_way_but_not_to_a_kernel_that_cannot_be_launched():
+    draft, final = respond(LAUNCH, KERNEL.replace("+", "-")), respond(LAUNCH)
+    excerpt = "```cuda\nif (i < n) z[i] = x[i] + y[i];\n```\n"
+    assert extract_source(f"{draft}No, it adds.\n{final}{excerpt}") == extract_source(final)
+    unlaunched = f"```cuda\n{KERNEL}\n```\n"
+    with pytest.raises(AnswerError, match="two blocks compete"):
+        extract_source(f"{draft}{unlaunched}")
+    assert "__global__" in extract_source(f"{unlaunched}{unlaunched}")
+
+
 @pytest.mark.parametrize(
     ("lines", "place"),
     [
@@ -203,6 +214,22 @@ def test_resources_of_a_block():
         check_resources(planned, KernelResources(65, 0, 0, 0, 0))
     with pytest.raises(LaunchError, match="232449 bytes of shared"):
         check_resources(planned, KernelResources(32, 32449, 0, 0, 0))
+
+
+def test_kinds_of_arguments():
+    args = "// launch: grid=(1) block=(1) args=(x, y, z, n)"
+    answer = parse_answer(respond(args), ADD)
+    (line,), (planned,) = answer.launches, _plan(args)
+    check_types(line, planned, [False] * 4)
+    with pytest.raises(LaunchError) as caught:
+        check_types(line, planned, [False, False, False, True])
+    assert str(caught.value) == ("line 1, column 46: kernel: parameter 4 is a floating-point number, int is passed")
+    with pytest.raises(LaunchError, match="parameter 2 is a floating-point number, the pointer y is passed"):
+        check_types(line, planned, [False, True, False, False])
+    scaled = PlannedLaunch("kernel", (1, 1, 1), (1, 1, 1), 0, (ScalarArgument("f32", 0.5),))
+    check_types(line, scaled, [True])
+    with pytest.raises(LaunchError, match="parameter 1 is an integer or a pointer, float is passed"):
+        check_types(line, scaled, [False])
 
 
 def test_launch_bounds():

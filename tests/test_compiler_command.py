@@ -65,6 +65,12 @@ def test_block_is_as_asked_and_may_not_fit(run):
     assert "cannot launch" in run(GOOD, "--block=1056")[1]
 
 
+@pytest.mark.parametrize(("gpu", "fits"), [("a100", False), ("h100", True)])
+def test_limits_are_those_of_the_named_gpu(run, gpu, fits):
+    output = run(GOOD, f"--gpu={gpu}", "--shared=200000")[1]
+    assert ("cannot launch" in output) is not fits
+
+
 @pytest.mark.parametrize("before", ["", "Some text.\n\n```cuda\n"])
 def test_errors_show_the_line_of_the_file_and_a_caret(run, before):
     status, output, _ = run(before + BAD + ("```\n" if before else ""))

@@ -133,6 +133,23 @@ template <int I> struct T<0, I> { static const int v = I; };
     assert "time limit" in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [
+        ("const float* x, const float* y, float* z, float n", "parameter 4 is a floating-point number, int is passed"),
+        ("const float* x, double y, float* z, int n", "parameter 2 is a floating-point number, the pointer y is"),
+        ("const float* x, const float* y, float* z, unsigned n", None),
+    ],
+)
+def test_parameters_of_another_type_are_told(signature, words):
+    value = "y" if "double" in signature else "y[i]"
+    code = f"""extern "C" __global__ void kernel({signature}) {{
+      int i = blockIdx.x * 256 + threadIdx.x; if (i < (int)n) z[i] = x[i] + {value}; }}"""
+    verdict = verify(ADD, respond("// launch: grid=(ceil_div(n, 256)) block=(256)", code), SETTINGS)
+    assert verdict.outcome is (Outcome.LAUNCH_ERROR if words else Outcome.CORRECT), verdict
+    assert (words or "") in verdict.message
+
+
 def test_unknown_device():
     with pytest.raises(ValueError, match="unknown device"):
         verify(ADD, ADD.baseline, replace(SETTINGS, device="abacus"))

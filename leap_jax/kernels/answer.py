@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leap_jax.kernels.devices import DEVICES, WARP_THREADS
@@ -120,9 +120,16 @@ class PlannedLaunch:
 
 
 def extract_source(response: str) -> str:
-    """The text of the last closed block with a kernel (else of the last block). Raises AnswerError."""
+    """The text of the last closed block with a kernel (else of the last block). Raises AnswerError.
+
+    The last one, because a response often holds a draft and then what has become of it; blocks without a kernel
+    (a shell line, an excerpt) compete with none. A last kernel without launch lines after one that has them is no
+    choice: to run the draft would judge what its author has replaced, and nothing says how to launch the other.
+    """
     blocks, left_open = code_blocks(response.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
-    source = next((block for block in reversed(blocks) if "__global__" in block), None)
+    *drafts, source = [None, *(block for block in blocks if "__global__" in block)]
+    if source is not None and not _LAUNCH.search(source) and any(_LAUNCH.search(draft) for draft in drafts[1:]):
+        raise AnswerError("two blocks compete: the last kernel has no launch line, an earlier block has one")
     if source is None and left_open:
         raise AnswerError("the code block is not closed")
     if source is None and not blocks:
@@ -203,6 +210,19 @@ def check_launch_bounds(launch: PlannedLaunch, directives: Mapping[str, tuple[in
     required = (*directives.get("reqntid", launch.block), 1, 1)[:3]
     if required != launch.block:
         raise LaunchError(f"{launch.kernel}: block is {launch.block}, the kernel requires {required}")
+
+
+def check_types(launch: Launch, planned: PlannedLaunch, floating: Sequence[bool]) -> None:
+    """The kind of each argument against its parameter's; `plan` has seen to the sizes. Raises LaunchError.
+
+    floating: whether the parameters are floating-point numbers, all that PTX tells apart among those of one size.
+    """
+    for i, (argument, is_floating) in enumerate(zip(planned.args, floating, strict=True)):
+        given = C_TYPES[argument.dtype] if isinstance(argument, ScalarArgument) else f"the pointer {argument}"
+        if is_floating != (given in ("float", "double")):
+            kind = "a floating-point number" if is_floating else "an integer or a pointer"
+            place = launch.place("args", i)
+            raise LaunchError(f"{place}{launch.kernel}: parameter {i + 1} is {kind}, {given} is passed")
 
 
 def resolve_kernel(name: str, compiled: Collection[str]) -> str:

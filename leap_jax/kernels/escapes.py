@@ -2,8 +2,10 @@
 
 The rules read the PTX and the cubin, so no spelling in the source gets around them: functions outside the program
 (device malloc, the device runtime), managed memory, and inline assembly that reaches beyond its own statement.
-The compiler marks where inline assembly begins and ends with comments, which assembly can print as well. One that
-prints them to the letter makes another function unseen; that is judged as any other kernel is.
+The compiler marks where inline assembly begins and ends with comments, which assembly can print as well. To the letter,
+they cannot be told apart, for all that is known of a function is text in the same file. So a function between forged
+marks is not seen as assembly; all that may not leave the program is looked for in it as everywhere, and it is run and
+checked as any other kernel is.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ reach.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from leap_jax.kernels.answer import (
     PlannedLaunch,
     check_launch_bounds,
     check_resources,
+    check_types,
     parse_answer,
     plan,
     resolve_kernel,
@@ -37,6 +39,8 @@ from leap_jax.kernels.feedback import shape_text
 from leap_jax.kernels.includes import leaves_toolkit, strip
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verdict import KernelResources, Mismatch, Outcome, Verdict
+
+_FLOATING_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.f(?:32|64)\s+([\w$]+)")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class _Loaded:
     compiled: Compiled
     module: ir.Module
     program: Program
+    floating: frozenset[str]  # names of the parameters that are floating-point numbers
 
 
 def verify(task: Task, response: str, settings: Settings, checks: tuple[Check, ...] | None = None) -> Verdict:
@@ -117,7 +122,8 @@ def verify(task: Task, response: str, settings: Settings, checks: tuple[Check, .
             module = parse(compiled.ptx)
             if not module.entries:
                 return progress.verdict(Outcome.COMPILE_ERROR, "no __global__ kernel was compiled")
-            loaded = _Loaded(answer, compiled, module, prepare(module))
+            floating = frozenset(_FLOATING_PARAMETER.findall(compiled.ptx))
+            loaded = _Loaded(answer, compiled, module, prepare(module), floating)
     except AnswerError as error:
         return progress.verdict(Outcome.NO_ANSWER, error)
     except CompileError as error:
@@ -200,7 +206,8 @@ def _plan(task: Task, loaded: _Loaded, check: Check, settings: Settings) -> tupl
     for name in {resolve_kernel(line.kernel, signatures) for line in loaded.answer.launches}:
         _check_by_value(name, entries[name])
     launches = plan(loaded.answer, task, check.scalars, signatures)
-    for planned in launches:
+    for line, planned in zip(loaded.answer.launches, launches, strict=True):
+        check_types(line, planned, [p.name in loaded.floating for p in entries[planned.kernel].params])
         check_resources(planned, loaded.compiled.resources[planned.kernel])
         check_launch_bounds(planned, entries[planned.kernel].directives)
     threads = sum(planned.threads for planned in launches)
