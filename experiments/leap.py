@@ -24,13 +24,24 @@ def get_config(variant: str = "") -> ConfigDict:
     config.prompts_per_step = 16
     config.group_size = 8  # rollouts of one prompt, G
     config.max_turns = 3  # T
+    config.curriculum = ConfigDict()
+    config.curriculum.max_operations = ()  # most operations of a task in equal shares of the budget, (2, 3, 4); (): any
     config.cache_dir = "~/.cache/leap_jax"  # verified corpora, cold-started weights, compiled steps
 
     # The method: which groups go on, what a group's outcomes are worth, and to which turn.
     config.gate = ConfigDict()
-    config.gate.mode = "window"  # window (DCP), always (unpruned), never (single turn), random (as many as window)
+    config.gate.mode = "window"  # window (DCP), always, never, random, lt_half, ge_half, pass_rate, staged
     config.gate.t_min = config_dict.placeholder(int)  # fewest failures of an open group; None: ceil(G / 2)
     config.gate.t_max = config_dict.placeholder(int)  # most failures of an open group; None: G - 1
+    config.gate.recheck_each_turn = False  # decide again after every turn; else once, after the first
+    config.gate.explore_prob = 0.0  # chance that a closed group is opened all the same, to measure its recovery
+    config.gate.prior_rollouts = 8.0  # pass_rate: weight of what is known of a task's class, in rollouts
+    config.gate.history_decay = 0.9  # pass_rate: what earlier answers of a class still count after one more step
+    config.dead_groups = ConfigDict()
+    config.dead_groups.then = "keep"  # keep, refill (DAPO: groups of no signal), retry_buffer (groups that all fail)
+    config.dead_groups.refill_rounds = 2  # refill: the most times that a step asks fresh prompts in their place
+    config.dead_groups.buffer_size = 64  # retry_buffer: failures kept; the oldest leave
+    config.dead_groups.retry_prob = 0.1  # retry_buffer: chance of each prompt of a step to be the oldest failure
     config.reward = "tournament"  # tournament, any_success, or a dotted path: my_package.my_module.my_reward
     config.advantage = "none"  # none (the tournament is its own), mean, mean_std (GRPO), leave_one_out
     config.credit = ConfigDict()

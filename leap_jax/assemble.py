@@ -12,7 +12,7 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from leap_jax.algorithm import advantages, credit, gate, rewards
-from leap_jax.config import gate_window
+from leap_jax.config import gate_window, longest_prompt
 from leap_jax.initial_policy import Policy
 from leap_jax.kernels.compiler import compiler_version, containment_warnings, sandbox_layers
 from leap_jax.kernels.pool import VerificationPool
@@ -28,7 +28,7 @@ LOGPROB_CHUNK = 128  # response positions whose logits exist at once; changes no
 class Algorithm(NamedTuple):
     """The method, as three functions of arrays."""
 
-    gate: Callable  # (passed [P, G], valid [P, G], key) -> gate.Gate
+    gate: Callable  # (gate.Outcomes [P, G], expected pass rates [P], key) -> gate.Gate
     reward: Callable  # Groups -> [P, G]
     advantage: Callable  # (rewards [P, G], valid [P, G], turns [P, G]) -> [P, G, T]
 
@@ -39,7 +39,16 @@ def algorithm(config: ConfigDict) -> Algorithm:
     centre = advantages.ADVANTAGES[config.advantage]
     share = partial(credit.RULES[config.credit.rule], max_turns=config.max_turns, gamma=config.credit.gamma)
     return Algorithm(
-        gate=jax.jit(partial(gate.open_groups, mode=config.gate.mode, t_min=t_min, t_max=t_max)),
+        gate=jax.jit(
+            partial(
+                gate.open_groups,
+                mode=config.gate.mode,
+                t_min=t_min,
+                t_max=t_max,
+                prior_rollouts=config.gate.prior_rollouts,
+                explore_prob=config.gate.explore_prob,
+            )
+        ),
         reward=rewards.resolve(config.reward),
         advantage=jax.jit(lambda reward, valid, turns: share(centre(reward, valid), turns)),
     )
@@ -65,7 +74,7 @@ def actor(config: ConfigDict, policy: Policy, workers: VerificationPool) -> Acto
     sampling = config.sampling
     sampler = Sampler(
         policy.graphdef,
-        max_prompt_tokens=sampling.max_prompt_tokens,
+        max_prompt_tokens=longest_prompt(config),
         max_response_tokens=sampling.max_response_tokens,
         max_feedback_tokens=sampling.max_feedback_tokens,
         max_turns=max(config.max_turns, config.evaluation.max_turns),
@@ -79,7 +88,7 @@ def actor(config: ConfigDict, policy: Policy, workers: VerificationPool) -> Acto
 def learner(config: ConfigDict, policy: Policy) -> Learner:
     """What updates the policy; the KL term, if it has weight, is anchored at the cold start."""
     sampling = config.sampling
-    longest = sampling.max_prompt_tokens + config.max_turns * sampling.max_response_tokens
+    longest = longest_prompt(config) + config.max_turns * sampling.max_response_tokens
     longest += (config.max_turns - 1) * sampling.max_feedback_tokens
     return Learner(
         policy.graphdef,

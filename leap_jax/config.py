@@ -12,6 +12,7 @@ from leap_jax.algorithm import advantages, credit, gate, objective, rewards
 from leap_jax.experiment import ConfigError, flatten
 
 DEVICES = ("emulator",)
+DEAD_GROUPS = ("keep", "refill", "retry_buffer")
 
 
 def gate_window(config: ConfigDict) -> tuple[int, int]:
@@ -21,6 +22,13 @@ def gate_window(config: ConfigDict) -> tuple[int, int]:
         t_min if config.gate.t_min is None else config.gate.t_min,
         t_max if config.gate.t_max is None else config.gate.t_max,
     )
+
+
+def longest_prompt(config: ConfigDict) -> int:
+    """Tokens of the longest prompt; with a retry buffer it ends with a failed answer and its feedback."""
+    sampling = config.sampling
+    repair = config.dead_groups.then == "retry_buffer"
+    return sampling.max_prompt_tokens + repair * (sampling.max_response_tokens + sampling.max_feedback_tokens)
 
 
 def validate(config: ConfigDict) -> None:
@@ -56,6 +64,9 @@ def validate(config: ConfigDict) -> None:
     )
     _positive(config, "sampling.temperature", *(f"kernels.{k}_seconds" for k in ("compile", "run", "deadline")))
     _between(config, 0.0, 1.0, "credit.gamma", "kernels.infra_error_limit", "objective.clip_low")
+    _between(config, 0.0, 1.0, "gate.explore_prob", "gate.history_decay", "dead_groups.retry_prob")
+    _at_least(config, 0.0, "gate.prior_rollouts")
+    _at_least(config, 1, "dead_groups.refill_rounds", "dead_groups.buffer_size")
     _at_least(
         config,
         0.0,
@@ -65,6 +76,7 @@ def validate(config: ConfigDict) -> None:
         "cold_start.weight_decay",
     )
     _one_of(config, "gate.mode", gate.MODES)
+    _one_of(config, "dead_groups.then", DEAD_GROUPS)
     _one_of(config, "advantage", advantages.ADVANTAGES)
     _one_of(config, "credit.rule", credit.RULES)
     _one_of(config, "objective.aggregation", objective.AGGREGATIONS)
@@ -88,6 +100,22 @@ def validate(config: ConfigDict) -> None:
     if not 0 <= t_min <= t_max <= config.group_size:
         raise ConfigError(
             f"gate.t_min={t_min}, gate.t_max={t_max}: 0 <= t_min <= t_max <= group_size={config.group_size} must hold"
+        )
+    if config.gate.recheck_each_turn and config.gate.mode not in gate.RECHECKABLE:
+        raise ConfigError(
+            f"gate.recheck_each_turn=True: gate.mode={config.gate.mode} says the same after every turn; "
+            f"use one of {', '.join(gate.RECHECKABLE)}"
+        )
+    if config.gate.explore_prob > 0 and (config.gate.mode == "always" or config.max_turns == 1):
+        raise ConfigError(
+            f"gate.explore_prob={config.gate.explore_prob}: there is no closed group to open with "
+            f"gate.mode={config.gate.mode}, max_turns={config.max_turns}; set it to 0"
+        )
+    if config.dead_groups.then == "retry_buffer" and config.dead_groups.retry_prob == 0:
+        raise ConfigError("dead_groups.retry_prob=0.0: nothing would ever leave the retry buffer")
+    if any(most < 1 for most in config.curriculum.max_operations):
+        raise ConfigError(
+            f"curriculum.max_operations={tuple(config.curriculum.max_operations)}: a task has at least 1 operation"
         )
     if config.policy.num_heads % config.policy.num_kv_heads:
         raise ConfigError(

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from leap_jax import statistics
-from leap_jax.algorithm.gate import Gate
+from leap_jax.algorithm.gate import Gate, Outcomes
 from leap_jax.kernels.verdict import Outcome
-from leap_jax.rollout import EVALUATE, Actor, Episode, collect
+from leap_jax.rollout import EVALUATE, Actor, Episode, Prompt, collect
 from leap_jax.statistics import Difference, Interval, Ratio, interval, paired
 from leap_jax.task_sets import kinds
 
@@ -57,11 +57,11 @@ def evaluate(
     return [list(chain.from_iterable(groups[first : first + parts])) for first in range(0, len(groups), parts)]
 
 
-def every_group(passed: np.ndarray, valid: np.ndarray, key: jax.Array) -> Gate:
+def every_group(prompts: Sequence[Prompt], outcomes: Outcomes, key: jax.Array) -> Gate:
     """The gate of an evaluation: all groups are open."""
-    del valid, key
-    none = np.zeros(len(passed), bool)
-    return Gate(open=~none, easy=none, catastrophic=none)
+    del outcomes, key
+    none = np.zeros(len(prompts), bool)
+    return Gate(open=~none, easy=none, catastrophic=none, explored=none)
 
 
 def to_results(records: Sequence[Mapping[str, Any]], max_turns: int) -> Results:

@@ -17,20 +17,30 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from leap_jax.algorithm import gate as gates
 from leap_jax.algorithm.gate import Gate
 from leap_jax.algorithm.rewards import Groups
 from leap_jax.experiment import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
 from leap_jax.kernels.pool import VerificationPool
-from leap_jax.kernels.verdict import Verdict
+from leap_jax.kernels.verdict import Outcome, Verdict
 from leap_jax.policy.sampler import Sampler
 from leap_jax.policy.tokenizer import Tokenizer
 
-TRAIN, EVALUATE = 0, 1  # purposes of random keys
+TRAIN, EVALUATE, REPAIR = 0, 1, 2  # purposes of random keys
 GATE_TURN = 0  # its key is the gate's; turns are counted from 1
 
-GateRule = Callable[[np.ndarray, np.ndarray, jax.Array], Gate]  # (passed [P, G], valid [P, G], key) after turn 1
+
+class Repair(NamedTuple):
+    """A prompt that asks for a task again after a failed answer: both, and the feedback, are read before turn 1."""
+
+    task: str
+    attempt_ids: tuple[int, ...]  # the answer as sampled, then its feedback
+
+
+Prompt = str | Repair  # a task by name, or its repair
+GateRule = Callable[[Sequence[Prompt], gates.Outcomes, jax.Array], Gate]  # (prompts [P], outcomes [P, G], key)
 
 
 @dataclass
@@ -53,6 +63,7 @@ class Episode:
     task: str
     prompt_ids: list[int]
     turns: list[Turn] = field(default_factory=list)
+    is_repair: bool = False  # the prompt ends with a failed answer of an earlier step and its feedback
 
     @property
     def num_tokens(self) -> int:
@@ -72,7 +83,9 @@ class Episode:
 
 class Rollouts(NamedTuple):
     episodes: list[list[Episode]]  # [P][G]
-    gate: Gate  # [P] bool: which groups went on, and their difficulty
+    gate: Gate  # [P] bool: which groups went on after turn 1, and their difficulty
+    still_open: np.ndarray  # [P] bool: which of them the gate left open to the end
+    replaced: np.ndarray  # [P] bool: groups in whose place others were asked; paid for, not learnt from
     generate_seconds: float
     verify_seconds: float  # waiting for verdicts with nothing left to generate
 
@@ -91,27 +104,30 @@ class Actor:
 def collect(
     actor: Actor,
     params: Any,
-    tasks: Sequence[str],
+    prompts: Sequence[Prompt],
     *,
     group_size: int,
     max_turns: int,
     gate: GateRule,
+    recheck_each_turn: bool = False,
     seed: int,
     purpose: int,
     step: int,
+    first_prompt: int = 0,
 ) -> Rollouts:
-    """Roll out `group_size` episodes of each task, at most `max_turns` turns in the groups that `gate` opens.
+    """Roll out `group_size` episodes of each prompt, at most `max_turns` turns in the groups that `gate` opens.
 
-    The prompts are cut into parts that fill the largest batch bucket. While the pool verifies one part, the next
-    one is generated.
+    The gate decides once, after turn 1, or again after every turn. The prompts are cut into parts that fill the
+    largest batch bucket. While the pool verifies one part, the next one is generated. `first_prompt` counts the
+    prompts of this step that were rolled out before.
     """
     clock = _Clock()
     per_part = max(1, actor.sampler.batch_buckets[-1] // group_size)
     parts = []
-    for first in range(0, len(tasks), per_part):
-        keys = partial(row_keys, seed, purpose, step, first * group_size)
+    for first in range(0, len(prompts), per_part):
+        keys = partial(row_keys, seed, purpose, step, (first_prompt + first) * group_size)
         with clock.generating():
-            parts.append(_Part(actor, params, tasks[first : first + per_part], group_size, keys))
+            parts.append(_Part(actor, params, prompts[first : first + per_part], group_size, keys))
     for part in parts:
         with clock.verifying():
             part.settle()
@@ -124,29 +140,48 @@ def collect(
             with clock.verifying():
                 part.settle()
             if turn < max_turns:
+                if recheck_each_turn:
+                    part.decide(gate)
                 with clock.generating():
                     part.next_turn()
+    episodes = [group for part in parts for group in part.groups]
     return Rollouts(
-        [group for part in parts for group in part.groups],
-        Gate(*(np.concatenate(masks) for masks in zip(*(part.gate for part in parts), strict=True))),
-        clock.generate_seconds,
-        clock.verify_seconds,
+        episodes,
+        Gate(*map(np.concatenate, zip(*(part.gate for part in parts), strict=True))),
+        still_open=np.concatenate([part.still_open for part in parts]),
+        replaced=np.zeros(len(episodes), bool),
+        generate_seconds=clock.generate_seconds,
+        verify_seconds=clock.verify_seconds,
+    )
+
+
+def joined(first: Rollouts, second: Rollouts) -> Rollouts:
+    """The rollouts of the same step in two rounds, as if they were of one."""
+    return Rollouts(
+        first.episodes + second.episodes,
+        Gate(*map(np.concatenate, zip(first.gate, second.gate, strict=True))),
+        still_open=np.concatenate([first.still_open, second.still_open]),
+        replaced=np.concatenate([first.replaced, second.replaced]),
+        generate_seconds=first.generate_seconds + second.generate_seconds,
+        verify_seconds=first.verify_seconds + second.verify_seconds,
     )
 
 
 class _Part:
     """The groups that are decoded together: their episodes, and the rows of the batch that are still going."""
 
-    def __init__(self, actor: Actor, params: Any, tasks: Sequence[str], group_size: int, keys: Callable) -> None:
+    def __init__(self, actor: Actor, params: Any, prompts: Sequence[Prompt], group_size: int, keys: Callable) -> None:
         """Start the groups and sample turn 1."""
-        prompts = [prompt_ids(actor.tokenizer, actor.sampler, task) for task in tasks]
+        given = [prompt_ids(actor.tokenizer, actor.sampler, prompt) for prompt in prompts]
         self.groups = [
-            [Episode(task, ids) for _ in range(group_size)] for task, ids in zip(tasks, prompts, strict=True)
+            [new_episode(prompt, ids) for _ in range(group_size)] for prompt, ids in zip(prompts, given, strict=True)
         ]
-        self.gate: Gate | None = None
+        self.gate: Gate | None = None  # the first decision
+        self.still_open: np.ndarray | None = None  # the last one
+        self._prompts = prompts
         self._actor, self._params, self._keys = actor, params, keys
-        self._rows = [(p, g) for p in range(len(tasks)) for g in range(group_size)]
-        self._state = actor.sampler.start(params, prompts, group_size)
+        self._rows = [(p, g) for p in range(len(prompts)) for g in range(group_size)]
+        self._state = actor.sampler.start(params, given, group_size)
         self._pending: list[tuple[Episode, Turn, Future[Verdict]]] = []
         self._sample(turn=1)
 
@@ -158,18 +193,20 @@ class _Part:
         self._pending = []
 
     def decide(self, gate: GateRule) -> None:
-        """Let the gate judge the groups by their first turns."""
-        passed = np.array([[e.first_pass is not None for e in group] for group in self.groups])
-        valid = np.array([[e.valid for e in group] for group in self.groups])
+        """Let the gate judge the groups by their turns so far; a group that it has closed stays closed."""
         key = self._keys(GATE_TURN, np.zeros(1, np.int32))[0]
-        self.gate = Gate(*map(np.asarray, gate(passed, valid, key)))
+        decision = Gate(*map(np.asarray, gate(self._prompts, outcomes(self.groups), key)))
+        if self.gate is None:
+            self.gate, self.still_open = decision, decision.open
+        else:
+            self.still_open = self.still_open & np.asarray(gates.recheck(self.gate, decision))
 
     def next_turn(self) -> None:
         """Give feedback to the failing episodes of open groups, and only to those, and sample their response."""
         going_on, appended = [], []
         for row, (p, g) in enumerate(self._rows):
             episode = self.groups[p][g]
-            if self.gate.open[p] and episode.valid and episode.first_pass is None:
+            if self.still_open[p] and episode.valid and episode.first_pass is None:
                 turn = episode.turns[-1]
                 turn.feedback = feedback(load_task(episode.task), turn.verdict, self._actor.feedback_chars)
                 turn.feedback_ids = feedback_ids(self._actor.tokenizer, self._actor.sampler, turn.feedback)
@@ -205,9 +242,34 @@ def row_keys(seed: int, purpose: int, step: int, first_row: int, turn: int, rows
     return jax.vmap(lambda row: jax.random.fold_in(key, first_row + row))(rows)
 
 
-def prompt_ids(tokenizer: Tokenizer, sampler: Sampler, task: str) -> list[int]:
+def new_episode(prompt: Prompt, ids: list[int]) -> Episode:
+    """An episode without turns, of a prompt with these ids."""
+    return Episode(task_of(prompt), ids, is_repair=isinstance(prompt, Repair))
+
+
+def task_of(prompt: Prompt) -> str:
+    return prompt.task if isinstance(prompt, Repair) else prompt
+
+
+def outcomes(groups: Sequence[Sequence[Episode]]) -> gates.Outcomes:
+    """What a gate sees of the groups, arrays [P, G]."""
+
+    def table(value: Callable[[Episode], bool]) -> np.ndarray:
+        return np.array([[value(e) for e in group] for group in groups], bool)
+
+    return gates.Outcomes(
+        passed=table(lambda e: e.first_pass is not None),
+        valid=table(lambda e: e.valid),
+        compiled=table(lambda e: e.turns[-1].verdict.outcome.rank > Outcome.COMPILE_ERROR.rank),
+    )
+
+
+def prompt_ids(tokenizer: Tokenizer, sampler: Sampler, prompt: Prompt) -> list[int]:
     """The ids a policy is asked with. ConfigError where the prompt does not fit."""
+    task = task_of(prompt)
     ids = tokenizer.prompt_ids(load_task(task).prompt())
+    if isinstance(prompt, Repair):
+        ids += prompt.attempt_ids
     if len(ids) > sampler.max_prompt_tokens:
         raise ConfigError(
             f"the prompt of task {task} has {len(ids)} tokens: raise "

@@ -78,6 +78,7 @@ def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: 
     return {
         "step": step,
         "task": episode.task,
+        "repair": episode.is_repair,
         "prompt": prompt,
         "rollout": rollout,
         "turn": turn_index + 1,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,8 @@ import numpy as np
 from absl import logging
 from ml_collections import ConfigDict
 
-from leap_jax import assemble, budget, run_folder
+from leap_jax import assemble, budget, curriculum, memory, run_folder
+from leap_jax.algorithm.rewards import Groups
 from leap_jax.checkpoint import Checkpoints
 from leap_jax.config import validate
 from leap_jax.evaluate import evaluate, scores, to_results
@@ -22,12 +26,12 @@ from leap_jax.interrupt import Interrupt
 from leap_jax.kernels import generator
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.metrics import MetricsWriter, ProgressBar, append_jsonl, peak_memory_bytes, truncate_jsonl
+from leap_jax.refill import refill
 from leap_jax.rollout import TRAIN, Actor, Episode, collect, to_groups
 from leap_jax.summary import summarise
 
 BEST_METRIC = "eval/heldout/acc@1"
 KNOWN_TASK = "relu"  # its baseline is verified before anything else
-TASK_STRIDE = 1_000_000  # the tasks of step s are drawn from generator seed s * TASK_STRIDE on
 
 
 class RunError(RuntimeError):
@@ -52,10 +56,11 @@ def train(config: ConfigDict, workdir: Path) -> None:
 
         checkpoints = stack.enter_context(open_checkpoints(config, workdir))
         state = learner.init(policy.params)
-        limits, totals = budget.limits(config), budget.NOTHING_SPENT
+        limits, totals, past = budget.limits(config), budget.NOTHING_SPENT, memory.EMPTY
         step = -1
         if restored := checkpoints.restore_latest(state):
-            step, state, totals = restored
+            step, state, extra = restored
+            totals, past = extra["spent"], memory.from_json(extra["memory"])
             logging.info("resumed at step %d from %s", step, workdir)
         truncate_jsonl(workdir / "rollouts.jsonl", after_step=step)
         writer = stack.enter_context(MetricsWriter(workdir, restored_step=step))
@@ -72,35 +77,42 @@ def train(config: ConfigDict, workdir: Path) -> None:
         if step < 0:  # step 0 is the policy before any update
             step, values = 0, run_evaluation(config, actor, state.params, workdir, step=0)
             writer.write(step, values)
-            checkpoints.save(step, state, extra=totals, metrics=values)
+            checkpoints.save(step, state, extra=kept(totals, past), metrics=values)
         while progress < 1.0 and not interrupt.requested:
             step += 1
             started = time.monotonic()
-            rollouts = collect(
+            prompts, further, past = curriculum.step_prompts(config, step, progress, past)
+            roll_out = partial(
+                collect,
                 actor,
                 state.params,
-                step_tasks(config, step),
                 group_size=config.group_size,
                 max_turns=config.max_turns,
-                gate=algorithm.gate,
+                gate=memory.informed(algorithm.gate, past),
+                recheck_each_turn=config.gate.recheck_each_turn,
                 seed=config.seed,
                 purpose=TRAIN,
                 step=step,
             )
-            groups = to_groups(rollouts.episodes, config.max_turns)
+            rollouts = roll_out(prompts)
+            earned = partial(compare, config, algorithm, step)
+            if config.dead_groups.then == "refill":
+                rollouts = refill(rollouts, further, roll_out, earned, rounds=config.dead_groups.refill_rounds)
             refuse_infra_errors(config, rollouts.episodes)
-            rewards = np.asarray(algorithm.reward(groups))
-            require_one_reward_a_rollout(config, rewards, groups.valid.shape)
-            advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
-            require_finite(step, reward=rewards, advantage=advantages)
+            groups, rewards, advantages = earned(rollouts.episodes)
+            used = ~rollouts.replaced
             updating = time.monotonic()
             learning_rate = budget.learning_rate(
                 step, progress, peak=config.optimizer.learning_rate, warmup_steps=config.optimizer.warmup_steps
             )
-            state, learned = learner.update(state, rollouts.episodes, advantages, learning_rate)
+            state, learned = learner.update(
+                state, list(compress(rollouts.episodes, used)), advantages[used], learning_rate
+            )
             updated = time.monotonic()
 
-            values = summarise(rollouts, groups, rewards) | {f"train/{k}": v for k, v in learned.items()}
+            values = summarise(rollouts, groups, rewards, advantages) | {f"train/{k}": v for k, v in learned.items()}
+            values |= memory.metrics(past, prompts)
+            past = memory.after(config, past, rollouts.episodes, actor)
             values |= {"seconds/step": updated - started, "train/learning_rate": learning_rate}
             totals = budget.add(totals, values)
             progress = budget.progress({"steps": step} | totals, limits)
@@ -120,8 +132,8 @@ def train(config: ConfigDict, workdir: Path) -> None:
             writer.write(step, values)
             bar.update(step, values, total=round(step / progress))
             if step % config.checkpoint.every_steps == 0 or BEST_METRIC in values:
-                checkpoints.save(step, state, extra=totals, metrics=values)
-        checkpoints.save(step, state, extra=totals)
+                checkpoints.save(step, state, extra=kept(totals, past), metrics=values)
+        checkpoints.save(step, state, extra=kept(totals, past))
     if progress < 1.0:
         logging.info("saved at step %d, %.0f%% of the budget; the same command goes on", step, 100 * progress)
     else:
@@ -144,9 +156,21 @@ def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path,
     return values
 
 
-def step_tasks(config: ConfigDict, step: int) -> list[str]:
-    """The prompts of a step: train compositions that no other step and no cold start sees."""
-    return [f"composed/{seed}" for seed in generator.seeds("train", config.prompts_per_step, step * TASK_STRIDE)]
+def compare(
+    config: ConfigDict, algorithm: assemble.Algorithm, step: int, episodes: Sequence[Sequence[Episode]]
+) -> tuple[Groups, np.ndarray, np.ndarray]:
+    """What became of the groups, the rewards [P, G] and the advantages [P, G, T]. RunError where one is no number."""
+    groups = to_groups(episodes, config.max_turns)
+    rewards = np.asarray(algorithm.reward(groups))
+    require_one_reward_a_rollout(config, rewards, groups.valid.shape)
+    advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
+    require_finite(step, reward=rewards, advantage=advantages)
+    return groups, rewards, advantages
+
+
+def kept(totals: dict[str, float], past: memory.Memory) -> dict[str, Any]:
+    """What a checkpoint holds besides arrays."""
+    return {"spent": totals, "memory": memory.to_json(past)}
 
 
 def open_checkpoints(config: ConfigDict, workdir: Path, read_only: bool = False) -> Checkpoints:

@@ -1,4 +1,4 @@
-"""The numbers of an evaluation and of a training step, in closed form on hand-made episodes."""
+"""The numbers of an evaluation, in closed form on hand-made episodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from episodes import CORRECT, INCORRECT, INFRA_ERROR, NO_ANSWER, UNSUPPORTED, episode
 
-from leap_jax.algorithm.gate import Gate
+from leap_jax.algorithm.gate import Outcomes
 from leap_jax.evaluate import Results, by_kind, differences, every_group, ratios, scores, speeds, to_results
 from leap_jax.kernels.generator import compose, seeds
 from leap_jax.kernels.suite import SUITE
-from leap_jax.rollout import Episode, Rollouts, to_groups
+from leap_jax.rollout import Episode, to_groups
 from leap_jax.run_folder import evaluation_records
 from leap_jax.statistics import interval
-from leap_jax.summary import summarise, zero_signal
 from leap_jax.task_sets import kinds, task_names
 
 # Two tasks of four episodes: 2 pass at turn 1, 1 at turn 2, 1 at turn 3, 2 never, 2 cannot be judged.
@@ -167,57 +166,7 @@ def test_a_task_that_is_not_in_the_suite_or_named_twice_is_refused():
 
 
 def test_an_evaluation_opens_every_group():
-    gate = every_group(np.array([[True, True], [False, False]]), np.ones((2, 2), bool), jax.random.key(0))
+    failed = np.zeros((2, 2), bool)
+    gate = every_group(["relu", "softmax"], Outcomes(failed, ~failed, failed), jax.random.key(0))
     assert gate.open.tolist() == [True, True]
-    assert gate.easy.tolist() == gate.catastrophic.tolist() == [False, False]
-
-
-def step_summary(rewards: np.ndarray) -> dict:
-    gate = Gate(open=np.array([True, False]), easy=np.array([False, False]), catastrophic=np.array([False, True]))
-    return summarise(Rollouts(GROUPS, gate, 4.0, 1.0), to_groups(GROUPS, 3), rewards)
-
-
-def test_a_step_in_closed_form():
-    rewards = np.array([[0.5, 0.5, -1.0, 7.0], [0.25, 0.0, -0.25, 7.0]])
-    found = step_summary(rewards)
-    assert found["train/reward_mean"] == pytest.approx(0.0)
-    assert found["train/acc@1"] == pytest.approx(2 / 6)
-    assert found["train/recovery"] == pytest.approx(2 / 4)
-    assert (found["train/open_share"], found["train/easy_share"], found["train/catastrophic_share"]) == (0.5, 0.0, 0.5)
-    assert found["train/invalid_share"] == pytest.approx(2 / 8)
-    assert found["train/zero_signal_share"] == 0.0
-    assert found["train/verifications"] == sum(len(one.turns) for group in GROUPS for one in group) == 16
-    tokens = sum(len(turn.response_ids) for group in GROUPS for one in group for turn in one.turns)
-    assert found["train/response_tokens"] == tokens
-    assert found["train/verdicts_per_second"] == pytest.approx(16 / 5)
-    assert found["train/tokens_per_second"] == pytest.approx(tokens / 4)
-    assert (found["seconds/generate"], found["seconds/verify"]) == (4.0, 1.0)
-    shares = {name: value for name, value in found.items() if name.startswith("train/outcome/")}
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert shares["train/outcome/incorrect"] == pytest.approx(3 / 8)
-    assert shares["train/outcome/hack"] == 0.0
-
-
-def test_truncated_responses_are_counted_over_turns():
-    group = [episode(INCORRECT, INCORRECT), episode(CORRECT)]
-    group[0].turns[0] = replace(group[0].turns[0], truncated=True)
-    nothing = np.zeros(1, bool)
-    found = summarise(
-        Rollouts([group], Gate(~nothing, nothing, nothing), 1.0, 1.0), to_groups([group], 2), np.eye(2)[:1]
-    )
-    assert found["train/truncated_share"] == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    ("rewards", "valid", "zero"),
-    [
-        ([0.3, 0.3, 0.3], [1, 1, 1], True),
-        ([0.3, 0.3, 0.1], [1, 1, 1], False),
-        ([1.0, 1.0, 0.0], [1, 1, 0], True),  # 0 is only what an invalid rollout is given
-        ([1.0, 0.0, 0.0], [1, 0, 0], True),
-        ([0.0, 1.0, 2.0], [0, 0, 0], True),
-        ([0.0, 0.5, 0.0], [0, 1, 1], False),
-    ],
-)
-def test_zero_signal_looks_at_valid_rollouts_only(rewards, valid, zero):
-    assert zero_signal(np.array([rewards]), np.array([valid], bool)).tolist() == [zero]
+    assert gate.easy.tolist() == gate.catastrophic.tolist() == gate.explored.tolist() == [False, False]

@@ -22,7 +22,19 @@ from leap_jax.kernels.verdict import Outcome, Verdict
 from leap_jax.policy.logprobs import response_logprobs
 from leap_jax.policy.sampler import Sampler
 from leap_jax.policy.tokenizer import Tokenizer
-from leap_jax.rollout import EVALUATE, TRAIN, Actor, Rollouts, collect, feedback_ids, prompt_ids, row_keys, to_groups
+from leap_jax.rollout import (
+    EVALUATE,
+    TRAIN,
+    Actor,
+    Repair,
+    Rollouts,
+    collect,
+    feedback_ids,
+    joined,
+    prompt_ids,
+    row_keys,
+    to_groups,
+)
 from leap_jax.update import to_batch
 
 TASKS = ["composed/0", "composed/1", "composed/2"]
@@ -34,10 +46,12 @@ TEMPERATURE = 0.8
 
 
 @cache
-def sampler(batch_buckets: tuple[int, ...] = (4, 12), max_feedback_tokens: int = 24) -> Sampler:
+def sampler(
+    batch_buckets: tuple[int, ...] = (4, 12), max_feedback_tokens: int = 24, max_prompt_tokens: int = LONGEST_PROMPT
+) -> Sampler:
     return Sampler(
         GRAPHDEF,
-        max_prompt_tokens=LONGEST_PROMPT,
+        max_prompt_tokens=max_prompt_tokens,
         max_response_tokens=8,
         max_feedback_tokens=max_feedback_tokens,
         max_turns=3,
@@ -135,12 +149,10 @@ def test_sampled_logprobs_equal_recomputed_ones():
 
 
 def test_only_failing_episodes_of_open_groups_go_on():
-    def first_two(passed, valid, key):
-        assert passed.shape == valid.shape
-        is_open = np.array([task in TASKS[:2] for task in now])
-        return Gate(is_open, ~is_open, np.zeros_like(is_open))
+    def first_two(prompts, seen, key):
+        is_open = np.array([task in TASKS[:2] for task in prompts])
+        return Gate(is_open, ~is_open, np.zeros_like(is_open), np.zeros_like(is_open))
 
-    now = TASKS
     found = rollouts(actor(by_hash(CORRECT, INCORRECT, INCORRECT, NO_ANSWER)), gate=first_two)
     np.testing.assert_array_equal(found.gate.open, [True, True, False])
     np.testing.assert_array_equal(found.gate.easy, [False, False, True])
@@ -179,15 +191,77 @@ def test_an_episode_that_cannot_be_judged_leaves_its_group(unjudged):
 def test_the_gate_sees_valid_and_passed_of_the_first_turn():
     seen = []
 
-    def gate(passed, valid, key):
-        seen.append((passed, valid))
-        return every_group(passed, valid, key)
+    def gate(prompts, shown, key):
+        assert prompts == TASKS
+        seen.append(shown)
+        return every_group(prompts, shown, key)
 
-    found = rollouts(actor(by_hash(CORRECT, INCORRECT, UNSUPPORTED)), gate=gate)
+    found = rollouts(actor(by_hash(CORRECT, INCORRECT, UNSUPPORTED, Outcome.COMPILE_ERROR, NO_ANSWER)), gate=gate)
     first = np.array([one[0] for one in outcomes(found)]).reshape(3, 4)
-    np.testing.assert_array_equal(seen[0][0], first == CORRECT)
-    np.testing.assert_array_equal(seen[0][1], first != UNSUPPORTED)
-    assert len(seen) == 1
+    (shown,) = seen
+    np.testing.assert_array_equal(shown.passed, first == CORRECT)
+    np.testing.assert_array_equal(shown.valid, first != UNSUPPORTED)
+    np.testing.assert_array_equal(shown.compiled, (first == CORRECT) | (first == INCORRECT))
+
+
+def test_a_gate_that_is_asked_again_closes_groups_for_good():
+    """The second task's group is closed after turn 2; what the rule says after turn 1 is what is reported as open."""
+    seen = []
+
+    def gate(prompts, shown, key):
+        seen.append(shown)
+        is_open = np.array([len(seen) == 1 or task != TASKS[1] for task in prompts])
+        return Gate(is_open, *np.zeros((3, len(is_open)), bool))
+
+    found = rollouts(actor(by_hash(INCORRECT)), gate=gate, recheck_each_turn=True)
+    assert len(seen) == 2
+    assert [{len(one.turns) for one in group} for group in found.episodes] == [{3}, {2}, {3}]
+    assert found.gate.open.tolist() == [True, True, True]
+    assert found.still_open.tolist() == [True, False, True]
+    seen.clear()
+    assert {len(one.turns) for group in rollouts(actor(by_hash(INCORRECT)), gate=gate).episodes for one in group} == {3}
+
+
+def test_a_repair_reads_its_failed_answer_before_the_first_turn():
+    """It goes on from the ids of an episode that was sampled, and no id of them is changed."""
+    acting = actor(by_hash(INCORRECT), max_prompt_tokens=LONGEST_PROMPT + 8 + 24)
+    failed = rollouts(acting, max_turns=2).episodes[1][2]
+    attempt = (*failed.turns[0].response_ids, *failed.turns[0].feedback_ids)
+    place = {"group_size": 4, "max_turns": 1, "gate": every_group, "seed": 0, "purpose": TRAIN, "step": 1}
+    found = collect(acting, PARAMS, [TASKS[0], Repair(TASKS[1], attempt)], **place)
+    fresh, repaired = found.episodes
+    assert [one.is_repair for one in (*fresh, *repaired)] == [False] * 4 + [True] * 4
+    assert {one.task for one in repaired} == {TASKS[1]}
+    for one in repaired:
+        assert one.prompt_ids == [*failed.prompt_ids, *attempt]
+        assert one.first_pass is None and len(one.turns) == 1
+    batch = one_a_row(repaired)
+    there = batch.place >= 0
+    logprobs, _ = response_logprobs(
+        GRAPHDEF,
+        PARAMS,
+        batch.tokens,
+        batch.segment_ids,
+        batch.response_index,
+        temperature=TEMPERATURE,
+        chunk=batch.tokens.shape[1],
+    )
+    np.testing.assert_allclose(
+        np.asarray(logprobs).reshape(-1)[batch.place[there]], batch.sampled_logprobs[there], atol=2e-5
+    )
+    with pytest.raises(ConfigError, match=r"raise sampling\.max_prompt_tokens"):
+        collect(actor(by_hash(INCORRECT)), PARAMS, [Repair(TASKS[1], attempt)], **place)
+
+
+def test_prompts_asked_later_in_a_step_are_sampled_as_if_asked_at_once():
+    acting = actor(MIXED)
+    place = {"group_size": 4, "max_turns": 3, "gate": every_group, "seed": 0, "purpose": TRAIN, "step": 1}
+    at_once = collect(acting, PARAMS, TASKS, **place)
+    later = collect(acting, PARAMS, TASKS[2:], first_prompt=2, **place)
+    assert responses(later) == [turn.response_ids for turn in all_turns(at_once.episodes[2:])]
+    both = joined(collect(acting, PARAMS, TASKS[:2], **place), later)
+    assert responses(both) == responses(at_once)
+    assert [len(mask) for mask in (*both.gate, both.still_open, both.replaced)] == [3] * 6
 
 
 def test_rollouts_of_a_group_differ_and_a_step_repeats_itself():
@@ -290,9 +364,9 @@ def test_groups_of_hand_made_episodes():
 def test_the_gate_has_a_key_of_its_own_in_every_part_and_step():
     seen = []
 
-    def gate(passed, valid, key):
+    def gate(prompts, shown, key):
         seen.append(tuple(jax.random.key_data(key).tolist()))
-        return every_group(passed, valid, key)
+        return every_group(prompts, shown, key)
 
     for step in (1, 2):
         rollouts(actor(MIXED, batch_buckets=(4,)), gate=gate, step=step)  # a group a part
