@@ -9,6 +9,7 @@ import numpy as np
 
 from leap_jax.algorithm.rewards import Groups
 from leap_jax.rollout import Episode, Rollouts, joined
+from leap_jax.summary import zero_signal
 
 
 def refill(
@@ -27,7 +28,7 @@ def refill(
     """
     newest = rollouts
     for _ in range(rounds):
-        dead = ~np.any(earned(newest.episodes)[-1], axis=(1, 2))
+        dead = zero_signal(earned(newest.episodes)[-1])
         if not dead.any():
             break
         earlier = rollouts.replaced[: len(rollouts.replaced) - len(dead)]

@@ -64,11 +64,15 @@ def locked(workdir: Path) -> Iterator[None]:
 def rollout_records(
     step: int, groups: Sequence[Sequence[Episode]], rewards: np.ndarray, advantages: np.ndarray
 ) -> Iterator[dict[str, Any]]:
-    """One record for every turn: what was asked, written, said and earned. rewards [P, G], advantages [P, G, T]."""
+    """One record for every turn: what was asked, written, said and earned.
+
+    rewards [P, G], of a rollout, or [P, G, T], of its turns; advantages [P, G, T].
+    """
+    rewards = np.broadcast_to(rewards.reshape(*rewards.shape, *[1] * (3 - rewards.ndim)), advantages.shape)
     for p, group in enumerate(groups):
         for g, episode in enumerate(group):
             for t in range(len(episode.turns)):
-                earned = {"reward": float(rewards[p, g]), "advantage": float(advantages[p, g, t])}
+                earned = {"reward": float(rewards[p, g, t]), "advantage": float(advantages[p, g, t])}
                 yield turn_record(step, p, g, t, episode) | earned
 
 

@@ -14,7 +14,7 @@ from leap_jax.rollout import Rollouts
 
 
 def summarise(rollouts: Rollouts, groups: Groups, rewards: np.ndarray, advantages: np.ndarray) -> dict[str, Any]:
-    """The numbers of one step. rewards [P, G], advantages [P, G, T]; P counts the groups that were replaced as well.
+    """The numbers of one step. rewards [P, G] or [P, G, T], advantages [P, G, T]; P counts replaced groups as well.
 
     Shares of groups are over P, of outcomes over first turns. Repairs of earlier failures are left out of acc@1 and
     the outcomes; groups that were opened to explore are left out of the open share and its recovery: they have their
@@ -27,12 +27,12 @@ def summarise(rollouts: Rollouts, groups: Groups, rewards: np.ndarray, advantage
     seconds = rollouts.generate_seconds + rollouts.verify_seconds
     response_tokens = sum(len(turn.response_ids) for turn in turns)
     values = {
-        "train/reward_mean": mean(rewards[valid]),
+        "train/reward_mean": mean((rewards if rewards.ndim == 2 else rewards.sum(axis=-1))[valid]),
         "train/acc@1": mean(first_pass[fresh] == 1),
         "train/easy_share": mean(rollouts.gate.easy),
         "train/catastrophic_share": mean(rollouts.gate.catastrophic),
         "train/still_open_share": mean(rollouts.still_open),
-        "train/zero_signal_share": mean(zero_signal(rewards, valid)[~rollouts.replaced]),
+        "train/zero_signal_share": mean(zero_signal(advantages)[~rollouts.replaced]),
         "train/replaced_groups": int(rollouts.replaced.sum()),
         "train/repair_share": mean([group[0].is_repair for group in rollouts.episodes]),
         "train/repair_acc@1": mean(first_pass[valid & ~fresh] == 1),
@@ -84,11 +84,9 @@ def mean_advantages(groups: Groups, advantages: np.ndarray) -> Iterator[tuple[st
                 yield f"train/advantage/{name}/turn_{turn}", mean(advantages[..., turn - 1][there])
 
 
-def zero_signal(rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Whether all valid rollouts of a group earn the same, and so teach nothing. [P, G], [P, G] bool -> [P] bool."""
-    lowest = np.min(np.where(valid, rewards, np.inf), axis=1)
-    highest = np.max(np.where(valid, rewards, -np.inf), axis=1)
-    return ~(lowest < highest)
+def zero_signal(advantages: np.ndarray) -> np.ndarray:
+    """Whether nothing in a group has an advantage, so that it teaches nothing. [P, G, T] -> [P] bool."""
+    return ~np.any(advantages, axis=(1, 2))
 
 
 def mean(values: Any) -> float:

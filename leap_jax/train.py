@@ -162,7 +162,7 @@ def compare(
     """What became of the groups, the rewards [P, G] and the advantages [P, G, T]. RunError where one is no number."""
     groups = to_groups(episodes, config.max_turns)
     rewards = np.asarray(algorithm.reward(groups))
-    require_one_reward_a_rollout(config, rewards, groups.valid.shape)
+    require_rewards(config, rewards, groups.outcome_rank.shape)
     advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
     require_finite(step, reward=rewards, advantage=advantages)
     return groups, rewards, advantages
@@ -202,10 +202,13 @@ def refuse_infra_errors(config: ConfigDict, groups: list[list[Episode]]) -> None
         )
 
 
-def require_one_reward_a_rollout(config: ConfigDict, rewards: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Raise RunError where a reward function returns anything else."""
-    if rewards.shape != shape:
-        raise RunError(f"reward={config.reward}: returned an array of shape {rewards.shape}, not [P, G] = {shape}")
+def require_rewards(config: ConfigDict, rewards: np.ndarray, shape: tuple[int, int, int]) -> None:
+    """Raise RunError where a reward function returns neither one reward a rollout nor one a turn."""
+    if rewards.shape not in (shape[:2], shape):
+        raise RunError(
+            f"reward={config.reward}: returned an array of shape {rewards.shape}, not [P, G] = {shape[:2]} "
+            f"or [P, G, T] = {shape}"
+        )
 
 
 def require_finite(step: int, **arrays: np.ndarray) -> None:

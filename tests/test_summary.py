@@ -33,15 +33,21 @@ def rolled_out(groups: list[list[Episode]], **masks: list[bool]) -> Rollouts:
     return Rollouts(groups, gate, **named, generate_seconds=4.0, verify_seconds=1.0)
 
 
-def summary(groups: list[list[Episode]], rewards: np.ndarray | None = None, **masks: list[bool]) -> dict:
+def summary(
+    groups: list[list[Episode]],
+    rewards: np.ndarray = REWARDS,
+    advantages: np.ndarray | None = None,
+    **masks: list[bool],
+) -> dict:
+    """The numbers of those groups; the advantages are 0, 1, 2, ... where they are not given."""
     seen = to_groups(groups, 3)
-    rewards = np.zeros(seen.valid.shape) if rewards is None else rewards
-    advantages = np.arange(seen.outcome_rank.size, dtype=float).reshape(seen.outcome_rank.shape)
+    if advantages is None:
+        advantages = np.arange(seen.outcome_rank.size, dtype=float).reshape(seen.outcome_rank.shape)
     return summarise(rolled_out(groups, **masks), seen, rewards, advantages)
 
 
 def test_a_step_in_closed_form():
-    found = summary(GROUPS, REWARDS, open=[True, False], catastrophic=[False, True])
+    found = summary(GROUPS, open=[True, False], catastrophic=[False, True])
     assert found["train/reward_mean"] == pytest.approx(0.0)
     assert found["train/acc@1"] == pytest.approx(2 / 6)
     assert (found["train/open_share"], found["train/easy_share"], found["train/catastrophic_share"]) == (0.5, 0.0, 0.5)
@@ -78,7 +84,7 @@ def test_what_debugging_cost_and_brought():
 
 
 def test_explored_groups_are_counted_apart():
-    found = summary(GROUPS, REWARDS, open=[True, True], explored=[False, True], still_open=[True, False])
+    found = summary(GROUPS, open=[True, True], explored=[False, True], still_open=[True, False])
     assert (found["train/open_share"], found["train/explored_open_share"]) == (0.5, 0.5)
     assert (found["train/debug_verifications"], found["train/explored_debug_verifications"]) == (2, 6)
     assert found["train/recovery"] == 1.0
@@ -97,17 +103,18 @@ def test_repairs_do_not_count_as_first_answers_to_a_task():
 
 
 def test_replaced_groups_are_paid_for_but_do_not_dilute_the_signal():
-    rewards = np.array([[0.0, 0.0, 0.0, 0.0], REWARDS[0]])
-    found = summary([GROUPS[1], GROUPS[0]], rewards, replaced=[True, False])
+    advantages = np.zeros((2, 4, 3))
+    advantages[1, 0] = 1.0
+    found = summary(GROUPS, advantages=advantages, replaced=[True, False])
     assert found["train/replaced_groups"] == 1
     assert found["train/verifications"] == 16
     assert found["train/zero_signal_share"] == 0.0
-    assert summary([GROUPS[1], GROUPS[0]], rewards)["train/zero_signal_share"] == 0.5
+    assert summary(GROUPS, advantages=advantages)["train/zero_signal_share"] == 0.5
 
 
 def test_mean_advantages_by_tier_and_turn():
     """Advantage [p, g, t] is 12 p + 3 g + t; what was not taken or is not valid does not count."""
-    found = summary(GROUPS, REWARDS)
+    found = summary(GROUPS)
     assert {name: value for name, value in found.items() if "advantage" in name} == {
         "train/advantage/pass_1/turn_1": (0 + 3) / 2,
         "train/advantage/pass_2/turn_1": 6.0,
@@ -120,19 +127,16 @@ def test_mean_advantages_by_tier_and_turn():
 def test_truncated_responses_are_counted_over_turns():
     group = [episode(INCORRECT, INCORRECT), episode(CORRECT)]
     group[0].turns[0] = replace(group[0].turns[0], truncated=True)
-    assert summary([group])["train/truncated_share"] == pytest.approx(1 / 3)
+    assert summary([group], np.eye(2)[:1])["train/truncated_share"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(
-    ("rewards", "valid", "zero"),
-    [
-        ([0.3, 0.3, 0.3], [1, 1, 1], True),
-        ([0.3, 0.3, 0.1], [1, 1, 1], False),
-        ([1.0, 1.0, 0.0], [1, 1, 0], True),  # 0 is only what an invalid rollout is given
-        ([1.0, 0.0, 0.0], [1, 0, 0], True),
-        ([0.0, 1.0, 2.0], [0, 0, 0], True),
-        ([0.0, 0.5, 0.0], [0, 1, 1], False),
-    ],
-)
-def test_zero_signal_looks_at_valid_rollouts_only(rewards, valid, zero):
-    assert zero_signal(np.array([rewards]), np.array([valid], bool)).tolist() == [zero]
+def test_a_group_without_an_advantage_has_no_signal():
+    advantages = np.zeros((3, 2, 2))
+    advantages[1, 1, 0], advantages[2, 0, 1] = 0.5, -0.5
+    assert zero_signal(advantages).tolist() == [True, False, False]
+
+
+def test_rewards_of_turns_add_up_to_that_of_a_rollout():
+    rewards = np.ones((2, 4, 3))
+    rewards[0, 3] = rewards[1, 3] = 9.0  # not valid
+    assert summary(GROUPS, rewards)["train/reward_mean"] == pytest.approx(3.0)

@@ -19,6 +19,7 @@ import pytest
 from conftest import ROOT, SMOKE
 
 from experiments.leap import get_config
+from leap_jax import train
 
 SIGNAL = (
     SMOKE,
@@ -146,6 +147,63 @@ def test_stopped_by_ctrl_c_it_saves_and_goes_on_to_the_same_end(undisturbed, lau
     assert done.returncode == 0, done.stderr
     assert "resumed at step 1 from" in done.stderr
     assert_same_run(workdir, undisturbed)
+
+
+def test_what_a_run_remembers_survives_its_death(cache_dir, tmp_path, monkeypatch):
+    """A retry buffer and pass rates, with groups opened to explore: three steps, and three with a death in the last."""
+    config = get_config("smoke")
+    config.update_from_flattened_dict(
+        {
+            "cache_dir": str(cache_dir),
+            "reward": "tests.toy_rewards.by_length",
+            "advantage": "mean",
+            "gate.mode": "pass_rate",
+            "gate.explore_prob": 0.5,
+            "dead_groups.then": "retry_buffer",
+            "dead_groups.retry_prob": 0.7,
+            "sampling.max_feedback_tokens": 200,
+            "sampling.max_response_tokens": 32,
+            "evaluation.tasks": 1,
+        }
+    )
+    undisturbed, workdir = tmp_path / "undisturbed", tmp_path / "run"
+    train.train(config, undisturbed)
+    metrics = lines(undisturbed / "metrics.jsonl")
+    assert [line["train/repair_share"] > 0 for line in metrics[1:]].count(True) > 0
+    assert metrics[1]["train/retry_buffer"] == 0 < metrics[3]["train/retry_buffer"] + metrics[3]["train/repair_share"]
+    assert {turn["repair"] for turn in lines(undisturbed / "rollouts.jsonl")} == {True, False}
+    assert metrics[1]["train/expected_pass_rate"] == 0.5, "nothing was seen before"
+
+    def dies(*arguments):
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        write = train.append_jsonl
+        patched.setattr(train, "append_jsonl", lambda path, *r: dies() if r[0]["step"] == 3 else write(path, *r))
+        with pytest.raises(InterruptedError):
+            train.train(config, workdir)
+    assert [line["step"] for line in lines(workdir / "metrics.jsonl")] == [0, 1, 2]
+    train.train(config, workdir)
+    assert_same_run(workdir, undisturbed)
+    remembered = [(path / "checkpoints/3/extra/metadata").read_text() for path in (undisturbed, workdir)]
+    ours, theirs = (json.loads(text)["memory"] for text in remembered)
+    assert ours == theirs
+    assert sum(ours["judged"].values()) > 4, "two prompts of four rollouts a step, the older the less"
+
+
+def test_dead_groups_are_replaced_and_paid_for(cache_dir, tmp_path):
+    """Every answer fails, so the tournament has no signal: all groups are replaced twice, the last ones stay."""
+    config = get_config("smoke")
+    config.cache_dir, config.steps, config.optimizer.warmup_steps = str(cache_dir), 1, 0
+    config.dead_groups.then, config.evaluation.tasks = "refill", 1
+    train.train(config, tmp_path / "run")
+    metrics = lines(tmp_path / "run" / "metrics.jsonl")[1]
+    assert metrics["train/replaced_groups"] == 4
+    assert metrics["train/verifications"] == metrics["total/verifications"] == 3 * 2 * 4
+    asked = lines(tmp_path / "run" / "rollouts.jsonl")
+    assert [turn["prompt"] for turn in asked] == sorted([0, 1, 2, 3, 4, 5] * 4)
+    assert len({turn["task"] for turn in asked}) == 6
+    assert len({turn["response"] for turn in asked}) > 6 * 2, "rollouts have keys of their own"
 
 
 def test_a_finished_run_can_be_evaluated(undisturbed, launch, tmp_path):
