@@ -100,12 +100,11 @@ def read(path: Path) -> list[dict]:
 @pytest.mark.parametrize(("name", "variant"), EXPERIMENTS, ids=NAMES)
 @pytest.mark.parametrize("size", ["", "smoke"])
 def test_every_experiment_is_valid(name, variant, size):
-    """And has the keys of `leap`, no more and no fewer, each of the same type; and only one of them is `leap`."""
+    """And has the keys of `leap`, no more and no fewer, each of the same type."""
     config = MODULES[name].get_config("+".join(filter(None, (variant, size))))
     ours, base = flatten(config), flatten(leap.get_config(size))
     assert ours.keys() == base.keys()
     assert all(type(ours[k]) is type(base[k]) or base[k] is None for k in base)
-    assert (ours == base) == (name == "leap")
     json.dumps(ours)
     if name in REFUSED:
         with pytest.raises(ConfigError, match=REFUSED[name]):
