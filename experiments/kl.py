@@ -2,8 +2,8 @@
 
     ./launch.sh --config=experiments/kl.py:0.01
 
-The verifications of `leap`; an update takes about half as long again, for the log-probabilities of the reference.
-Expected result: not known; MusaCoder has such a term, Kevin, Dr. Kernel and DAPO have none.
+The verifications of `leap`; every update also reads its tokens with the reference. Expected result: not known;
+MusaCoder has such a term, Kevin, Dr. Kernel and DAPO have none.
 """
 
 from ml_collections import ConfigDict
