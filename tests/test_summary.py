@@ -113,14 +113,18 @@ def test_replaced_groups_are_paid_for_but_do_not_dilute_the_signal():
 
 
 def test_mean_advantages_by_tier_and_turn():
-    """Advantage [p, g, t] is 12 p + 3 g + t; what was not taken or is not valid does not count."""
-    found = summary(GROUPS)
+    """Advantage [p, g, t] is 12 p + 3 g + t; what was not taken or is not valid does not count.
+
+    A third group fails at turn 1 and was closed: it has no later turns.
+    """
+    found = summary([*GROUPS, [episode(INCORRECT)] * 4], np.zeros((3, 4)))
     assert {name: value for name, value in found.items() if "advantage" in name} == {
         "train/advantage/pass_1/turn_1": (0 + 3) / 2,
         "train/advantage/pass_2/turn_1": 6.0,
         "train/advantage/pass_2/turn_2": 7.0,
         **{f"train/advantage/pass_3/turn_{t}": 12.0 + t - 1 for t in (1, 2, 3)},
-        **{f"train/advantage/fail/turn_{t}": (15 + 18) / 2 + t - 1 for t in (1, 2, 3)},
+        "train/advantage/fail/turn_1": (15 + 18 + 24 + 27 + 30 + 33) / 6,
+        **{f"train/advantage/fail/turn_{t}": (15 + 18) / 2 + t - 1 for t in (2, 3)},
     }
 
 
