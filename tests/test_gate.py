@@ -185,10 +185,13 @@ def test_exploring_opens_closed_groups_that_have_something_to_debug():
     np.testing.assert_array_equal(everything.catastrophic, rule.catastrophic)
 
 
-def test_the_random_gate_draws_the_same_groups_whether_or_not_it_explores():
-    passed, valid = groups_with([0, 5, 6, 7, 8, 8, 8, 8])
+def test_the_random_gate_explores_with_draws_of_its_own():
+    passed, valid = groups_with([1, 5, 6, 7, 8, 8, 8, 8])
     plain, exploring = (decide(passed, valid, mode="random", explore_prob=prob) for prob in (0.0, 1.0))
     np.testing.assert_array_equal(plain.open, exploring.open & ~np.asarray(exploring.explored))
+    keys = jax.random.split(KEY, 2000)
+    explored = jax.vmap(lambda key: decide(passed, valid, key, mode="random", explore_prob=0.25).explored)(keys)
+    assert np.mean(explored) == pytest.approx(5 / 8 * 0.25, abs=0.01), "5 of 8 are closed"
 
 
 def test_a_recheck_closes_what_left_the_window_and_keeps_what_is_explored():
