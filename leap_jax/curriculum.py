@@ -13,28 +13,28 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from leap_jax.history import History, take_failures
 from leap_jax.kernels import generator
 from leap_jax.kernels.catalog import COMPOSED
-from leap_jax.memory import Memory, take_failures
 from leap_jax.rollout import REPAIR, Prompt, row_keys
 
 TASK_STRIDE = 1_000_000  # the tasks of step s are drawn from generator seed s * TASK_STRIDE on
 
 
 def step_prompts(
-    config: ConfigDict, step: int, progress: float, memory: Memory
-) -> tuple[list[Prompt], Iterator[str], Memory]:
-    """The prompts of a step, the tasks that would come next, and the memory without the failures it retries.
+    config: ConfigDict, step: int, progress: float, history: History
+) -> tuple[list[Prompt], Iterator[str], History]:
+    """The prompts of a step, the tasks that would come next, and the history without the failures it retries.
 
     With a retry buffer each task gives way, with probability dead_groups.retry_prob, to the oldest failure.
     """
     stream = tasks(step, most_operations(config, progress))
     fresh = list(islice(stream, config.prompts_per_step))
     if config.dead_groups.then != "retry_buffer":
-        return fresh, stream, memory
+        return fresh, stream, history
     draws = jax.vmap(jax.random.uniform)(row_keys(config.seed, REPAIR, step, 0, 0, np.arange(len(fresh))))
-    prompts, memory = take_failures(memory, fresh, np.asarray(draws) < config.dead_groups.retry_prob)
-    return prompts, stream, memory
+    prompts, history = take_failures(history, fresh, np.asarray(draws) < config.dead_groups.retry_prob)
+    return prompts, stream, history
 
 
 def tasks(step: int, most: int | None = None) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 from ml_collections import ConfigDict
 
-from leap_jax import assemble, budget, curriculum, memory, run_folder
+from leap_jax import assemble, budget, curriculum, history, run_folder
 from leap_jax.algorithm.rewards import Groups
 from leap_jax.checkpoint import Checkpoints
 from leap_jax.config import validate
@@ -56,11 +56,11 @@ def train(config: ConfigDict, workdir: Path) -> None:
 
         checkpoints = stack.enter_context(open_checkpoints(config, workdir))
         state = learner.init(policy.params)
-        limits, totals, past = budget.limits(config), budget.NOTHING_SPENT, memory.EMPTY
+        limits, totals, past = budget.limits(config), budget.NOTHING_SPENT, history.EMPTY
         step = -1
         if restored := checkpoints.restore_latest(state):
             step, state, extra = restored
-            totals, past = extra["spent"], memory.from_json(extra["memory"])
+            totals, past = extra["spent"], history.from_json(extra["history"])
             logging.info("resumed at step %d from %s", step, workdir)
         truncate_jsonl(workdir / "rollouts.jsonl", after_step=step)
         writer = stack.enter_context(MetricsWriter(workdir, restored_step=step))
@@ -88,7 +88,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
                 state.params,
                 group_size=config.group_size,
                 max_turns=config.max_turns,
-                gate=memory.informed(algorithm.gate, past),
+                gate=history.informed(algorithm.gate, past),
                 recheck_each_turn=config.gate.recheck_each_turn,
                 seed=config.seed,
                 purpose=TRAIN,
@@ -111,8 +111,8 @@ def train(config: ConfigDict, workdir: Path) -> None:
             updated = time.monotonic()
 
             values = summarise(rollouts, groups, rewards, advantages) | {f"train/{k}": v for k, v in learned.items()}
-            values |= memory.metrics(past, prompts)
-            past = memory.after(config, past, rollouts.episodes, actor)
+            values |= history.metrics(past, prompts)
+            past = history.after(config, past, rollouts.episodes, actor)
             values |= {"seconds/step": updated - started, "train/learning_rate": learning_rate}
             totals = budget.add(totals, values)
             progress = budget.progress({"steps": step} | totals, limits)
@@ -168,9 +168,9 @@ def compare(
     return groups, rewards, advantages
 
 
-def kept(totals: dict[str, float], past: memory.Memory) -> dict[str, Any]:
+def kept(totals: dict[str, float], past: history.History) -> dict[str, Any]:
     """What a checkpoint holds besides arrays."""
-    return {"spent": totals, "memory": memory.to_json(past)}
+    return {"spent": totals, "history": history.to_json(past)}
 
 
 def open_checkpoints(config: ConfigDict, workdir: Path, read_only: bool = False) -> Checkpoints:

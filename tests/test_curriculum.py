@@ -11,8 +11,8 @@ from episodes import CORRECT, INCORRECT, episode
 from experiments import leap
 from leap_jax import curriculum
 from leap_jax.algorithm.gate import Gate
+from leap_jax.history import EMPTY
 from leap_jax.kernels import generator
-from leap_jax.memory import EMPTY
 from leap_jax.refill import refill
 from leap_jax.rollout import Repair, Rollouts
 

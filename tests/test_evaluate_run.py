@@ -12,9 +12,9 @@ from episodes import CORRECT, FakePool, verdict
 from experiments.leap import get_config
 from leap_jax import evaluate_command, evaluate_run
 from leap_jax.checkpoint import CheckpointError
-from leap_jax.config import ConfigError, flatten
 from leap_jax.evaluate_command import chosen_settings, training_curves
 from leap_jax.evaluate_run import Settings
+from leap_jax.experiment import ConfigError, flatten
 from leap_jax.run_folder import claim, read_jsonl, stored_config
 
 

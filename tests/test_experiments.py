@@ -18,7 +18,8 @@ from episodes import CORRECT, INCORRECT, NO_ANSWER, FakePool
 
 from experiments import leap
 from leap_jax import assemble, train
-from leap_jax.config import ConfigError, flatten, validate
+from leap_jax.config import validate
+from leap_jax.experiment import ConfigError, flatten
 from leap_jax.initial_policy import initial_policy
 from leap_jax.kernels.verdict import Outcome
 

@@ -1,111 +1,130 @@
-"""What is remembered from step to step: a function of what was seen, the same after a file as before."""
+"""Global memory: layout, definedness, alignment of slots."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from episodes import CORRECT, INCORRECT, INFRA_ERROR, NO_ANSWER, UNSUPPORTED, FakePool, episode
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leap_jax import memory
-from leap_jax.kernels import generator
-from leap_jax.kernels.catalog import load_task
-from leap_jax.kernels.feedback import feedback
-from leap_jax.policy.tokenizer import Tokenizer
-from leap_jax.rollout import Actor, Repair
-
-TOKENIZER = Tokenizer.train(["a message of no_answer", "expected: void kernel()"], 300)
-
-
-class Limits:
-    """The two sizes of a sampler that matter here."""
-
-    def __init__(self, max_prompt_tokens: int = 500, max_feedback_tokens: int = 200) -> None:
-        self.max_prompt_tokens = max_prompt_tokens
-        self.max_feedback_tokens = max_feedback_tokens
+from leap_jax.kernels.emulator.memory import (
+    GLOBAL_SLOT_BITS,
+    Allocation,
+    GlobalMemory,
+    Pointer,
+    Space,
+    slot_base,
+    source_name,
+)
 
 
-def actor(**limits: int) -> Actor:
-    return Actor(Limits(**limits), TOKENIZER, FakePool(lambda task, text: INCORRECT), 1.0, feedback_chars=80)
+def test_a_written_buffer_reads_back_in_its_dtype_and_is_defined():
+    memory = GlobalMemory()
+    values = np.array([1.5, -2.0, np.inf], np.float32)
+    pointer = memory.allocate("x", values.dtype, values.size, writable=False)
+    assert not memory.defined(pointer).any()
+    memory.write(pointer, values)
+    np.testing.assert_array_equal(memory.read(pointer), values)
+    assert memory.read(pointer).dtype == np.float32
+    assert memory.defined(pointer).all()
+    assert not memory.modified(pointer)
 
 
-def kept(groups: list, size: int = 8, before: memory.Memory = memory.EMPTY, **limits: int) -> tuple[Repair, ...]:
-    return memory.keep_failures(before, groups, actor(**limits), size=size).failures
+def test_poison_fills_and_stays_undefined():
+    memory = GlobalMemory()
+    pointer = memory.allocate("y", np.dtype(np.float32), 5, writable=True)
+    memory.fill(pointer, 0x7FC01234)
+    assert (memory.read(pointer).view(np.uint32) == 0x7FC01234).all()
+    assert not memory.defined(pointer).any()
 
 
-def test_classes_are_kind_and_number_of_operations():
-    names = {memory.difficulty_class(f"composed/{seed}", False) for seed in range(200)}
-    assert {name.split()[0] for name in names} == {"elementwise", "reduction", "normalisation"}
-    for seed in range(20):
-        composition = generator.compose(seed)
-        assert memory.difficulty_class(f"composed/{seed}", False).endswith(f" {composition.level}")
-    task = load_task("softmax")
-    assert memory.difficulty_class("softmax", False) == f"{task.family} {task.level}"
-    assert memory.difficulty_class("softmax", True) == f"repair of {task.family} {task.level}"
+def test_read_returns_a_copy():
+    memory = GlobalMemory()
+    pointer = memory.allocate("x", np.dtype(np.int32), 2, writable=True)
+    memory.write(pointer, np.array([1, 2], np.int32))
+    memory.read(pointer)[:] = 9
+    assert memory.read(pointer).tolist() == [1, 2]
 
 
-def test_pass_rates_are_the_mean_of_a_posterior_that_forgets():
-    """Two steps with a decay of 0.5, counted by hand."""
-    easy = [replace(one, task="softmax") for one in (episode(CORRECT), episode(CORRECT), episode(INCORRECT, CORRECT))]
-    odd = [replace(one, task="softmax") for one in (episode(UNSUPPORTED), episode(INFRA_ERROR), episode(NO_ANSWER))]
-    past = memory.count_first_answers(memory.EMPTY, [easy], decay=0.5)
-    np.testing.assert_allclose(memory.expected_pass_rates(past, ["softmax"]), (1 + 2) / (2 + 3))
-    past = memory.count_first_answers(past, [odd], decay=0.5)
-    np.testing.assert_allclose(memory.expected_pass_rates(past, ["softmax"]), (1 + 1) / (2 + 1.5 + 1))
-    np.testing.assert_allclose(memory.expected_pass_rates(past, [Repair("softmax", (1,))]), 0.5)
-    past = memory.count_first_answers(past, [[replace(one, is_repair=True) for one in easy]], decay=0.5)
-    found = memory.expected_pass_rates(past, ["softmax", Repair("softmax", (1,))])
-    np.testing.assert_allclose(found, [(1 + 0.5) / (2 + 1.25), (1 + 2) / (2 + 3)])
+def test_write_of_another_size_is_refused():
+    memory = GlobalMemory()
+    pointer = memory.allocate("x", np.dtype(np.int32), 2, writable=True)
+    with pytest.raises(ValueError, match="8 bytes, got 12"):
+        memory.write(pointer, np.zeros(3, np.int32))
 
 
-def test_only_groups_in_which_nothing_passed_are_kept():
-    groups = [
-        [episode(INCORRECT, INCORRECT, seed=1), episode(NO_ANSWER, seed=1)],
-        [episode(INCORRECT, seed=2), episode(INCORRECT, CORRECT, seed=2)],
-        [episode(UNSUPPORTED, seed=3), episode(INFRA_ERROR, seed=3)],
-        [episode(INFRA_ERROR, seed=4), episode(NO_ANSWER, seed=4)],
-        [replace(episode(INCORRECT, seed=5), is_repair=True)],
-    ]
-    assert [failure.task for failure in kept(groups)] == ["composed/1", "composed/4"]
+def test_an_empty_buffer_has_no_elements():
+    memory = GlobalMemory()
+    pointer = memory.allocate("x", np.dtype(np.float64), 0, writable=True)
+    assert memory.read(pointer).size == memory.defined(pointer).size == 0
 
 
-def test_a_failure_is_the_closest_answer_as_sampled_and_its_feedback():
-    closest, later = episode(NO_ANSWER, INCORRECT, seed=1), episode(INCORRECT, seed=1)
-    (failure,) = kept([[episode(NO_ANSWER, seed=1), closest, later]])
-    turn = closest.turns[1]
-    said = feedback(load_task("composed/1"), turn.verdict, 80)
-    assert failure.attempt_ids == (*turn.response_ids, *TOKENIZER.feedback_ids(said))
-    short = len(TOKENIZER.feedback_ids(said)) - 2
-    (cut,) = kept([[closest]], max_feedback_tokens=short)
-    assert len(cut.attempt_ids) == len(turn.response_ids) + short
-    assert cut.attempt_ids[-1] == TOKENIZER.answer_id
-    whole = len(closest.prompt_ids) + len(failure.attempt_ids)
-    assert kept([[closest]], max_prompt_tokens=whole) == (failure,)
-    assert kept([[closest]], max_prompt_tokens=whole - 1) == ()
+def test_an_unknown_pointer_is_refused():
+    with pytest.raises(KeyError):
+        GlobalMemory().read(Pointer(4096))
 
 
-def test_the_buffer_is_first_in_first_out_and_bounded():
-    groups = [[episode(INCORRECT, seed=seed)] for seed in range(5)]
-    failures = kept(groups, size=3)
-    assert [failure.task for failure in failures] == ["composed/2", "composed/3", "composed/4"]
-    past = memory.EMPTY._replace(failures=failures)
-    prompts, left = memory.take_failures(past, ["a", "b", "c", "d"], [False, True, False, True])
-    assert prompts == ["a", failures[0], "c", failures[1]]
-    assert left.failures == failures[2:]
-    prompts, left = memory.take_failures(left, ["a", "b"], [True, True])
-    assert prompts == [failures[2], "b"] and left.failures == ()
-    more = kept([[episode(INCORRECT, seed=9)]], size=3, before=past)
-    assert [failure.task for failure in more] == ["composed/3", "composed/4", "composed/9"]
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 1 << 20), min_size=2, max_size=6), st.integers(-(1 << 38), 1 << 38), st.data())
+def test_an_overrun_of_up_to_2_to_38_bytes_stays_with_its_buffer(sizes, overrun, data):
+    space = Space("global")
+    allocations = [space.allocate(f"b{i}", size) for i, size in enumerate(sizes)]
+    chosen = data.draw(st.sampled_from(allocations))
+    assert space.find(chosen.base + overrun) is chosen
 
 
-@pytest.mark.parametrize("decay", [0.9, 1 / 3])
-def test_a_file_changes_nothing(decay):
-    groups = [[episode(INCORRECT, seed=seed), episode(NO_ANSWER, seed=seed)] for seed in range(6)]
-    groups += [[episode(CORRECT, seed=7)]]
-    past = memory.EMPTY
-    for _ in range(3):
-        past = memory.keep_failures(memory.count_first_answers(past, groups, decay=decay), groups, actor(), size=8)
-    assert memory.from_json(json.loads(json.dumps(memory.to_json(past)))) == past
-    assert len(past.failures) == 8 and past.passed and past.judged
+def test_every_allocation_is_aligned_for_the_widest_access():
+    assert all(slot_base(space, slot) % 256 == 0 for space in ("global", "shared", "local") for slot in range(1, 99))
+
+
+def test_no_slot_holds_the_null_pointer():
+    assert Space("global").find(0) is None
+    assert Space("global").allocate("x", 4).base >> GLOBAL_SLOT_BITS == 1
+
+
+def test_rows_of_a_shared_array_do_not_overlap():
+    rows = np.repeat(np.arange(3), 2)
+    allocation = Allocation("t", "shared", 1, 20, rows=3, row_of_lane=rows)
+    view, starts = allocation.view(4), allocation.rows(4)
+    for row, start in enumerate(starts[::2]):
+        view[start : start + 5] = row
+    assert [view[start : start + 5].tolist() for start in starts[::2]] == [[0] * 5, [1] * 5, [2] * 5]
+
+
+def test_padding_does_not_keep_a_full_buffer_undefined():
+    allocation = Allocation("t", "shared", 1, 20, rows=2, row_of_lane=np.arange(2))
+    allocation.settle()
+    assert allocation.flags is not None
+    for start in allocation.rows(4):
+        allocation.flag_view(4)[start : start + 5] = 0xFFFFFFFF
+    allocation.settle()
+    assert allocation.flags is None
+
+
+@pytest.mark.parametrize(
+    ("space", "element_bytes", "offset", "text"),
+    [
+        ("global", 4, 4096, "element 1024 of x[1024]"),
+        ("global", 4, -4, "element -1 of x[1024]"),
+        ("global", 4, 6, "byte 2 in element 1 of x[1024]"),
+        ("shared", 1, 64, "byte 64 of shared array x[4096 bytes]"),
+        ("local", 1, 64, "byte 64 of local array x[4096 bytes]"),
+    ],
+)
+def test_description_of_a_place(space, element_bytes, offset, text):
+    assert Allocation("x", space, 1, 4096, element_bytes).describe(offset) == text
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZZ3redE1s", "s"),
+        ("_ZZ6kernelPKfPfE4tile", "tile"),
+        ("_ZZ6kernelPKfPfE4tile_0", "tile"),
+        ("dyn", "dyn"),
+        ("_ZN3foo3barE", "_ZN3foo3barE"),
+        ("__local_depot0", "(stack frame)"),
+    ],
+)
+def test_source_names(symbol, name):
+    assert source_name(symbol) == name

@@ -186,7 +186,7 @@ def test_what_a_run_remembers_survives_its_death(cache_dir, tmp_path, monkeypatc
     train.train(config, workdir)
     assert_same_run(workdir, undisturbed)
     remembered = [(path / "checkpoints/3/extra/metadata").read_text() for path in (undisturbed, workdir)]
-    ours, theirs = (json.loads(text)["memory"] for text in remembered)
+    ours, theirs = (json.loads(text)["history"] for text in remembered)
     assert ours == theirs
     assert sum(ours["judged"].values()) > 4, "two prompts of four rollouts a step, the older the less"
 
