@@ -138,6 +138,7 @@ def test_a_paired_difference_is_surer_than_its_parts():
     assert found.value == pytest.approx(interval(ours).value - interval(theirs).value)
     assert 0.04 < found.low < found.value < found.high < found.low + 0.015
     assert found.p_value == pytest.approx(1 / 10_001)
+    assert (found.low, found.high) == interval(Ratio(ours.numerator - base, np.ones(100)))[1:]
     assert paired(theirs, ours).value == -found.value
 
 
