@@ -42,18 +42,40 @@ def get_config(variant: str = "") -> ConfigDict:
     config.dead_groups.refill_rounds = 2  # refill: the most times that a step asks fresh prompts in their place
     config.dead_groups.buffer_size = 64  # retry_buffer: failures kept; the oldest leave
     config.dead_groups.retry_prob = 0.1  # retry_buffer: chance of each prompt of a step to be the oldest failure
-    config.reward = "tournament"  # tournament, any_success, or a dotted path: my_package.my_module.my_reward
-    config.advantage = "none"  # none (the tournament is its own), mean, mean_std (GRPO), leave_one_out
+    # Of rollouts: tournament, tournament_speed, tournament_staged, any_success, manual, first_turn_weighted (PrimeEcho)
+    # of turns: checks (Murphy), kevin, speedup_capped (Dr.Kernel); or a dotted path: my_package.my_module.my_reward
+    config.reward = "tournament"
+    config.reward_options = ConfigDict()  # constants of rewards; a function of yours finds its own here as well
+    config.reward_options.turn_rewards = (1.0, 0.8, 0.6)  # manual: of a first pass at turn 1, 2, 3
+    config.reward_options.noise_margin = 0.05  # tournament_speed: a time counts as shorter by more than this share
+    config.reward_options.length_bin_tokens = 16  # tournament_speed: so does a response by a bin of this size
+    config.reward_options.first_turn_weight = 0.75  # first_turn_weighted: the rest is the best turn's
+    config.reward_options.early_bonus = (0.2, 0.1)  # first_turn_weighted: of a first pass at turn 1, 2
+    config.reward_options.correct_reward = 0.3  # kevin: of a correct turn, before its speedup
+    config.reward_options.speed_weight = 1.0  # kevin, speedup_capped, first_turn_weighted; 0: correctness alone
+    config.reward_options.speedup_cap = 3.0  # speedup_capped: of the speedup; first_turn_weighted: of its gain
+    config.advantage = "none"  # none (the tournament is its own), mean, mean_std (GRPO), leave_one_out (RLOO)
+    config.advantage_over = "group"  # peers: group (Kevin: with all its turns pooled), turn (TRLOO: at the same turn)
+    # Credit after the baseline, of rewards of rollouts: leap, leap_forward, uniform, last_turn, first_turn (PrimeEcho);
+    # before it, of rewards of turns: reward_to_go (Kevin: gamma 0.4, Dr.Kernel: 1), max_to_go (Murphy's MaRS: 1)
     config.credit = ConfigDict()
-    config.credit.rule = "leap"  # leap, uniform
-    config.credit.gamma = 0.5  # discount of a positive reward per turn before the passing one
+    config.credit.rule = "leap"
+    config.credit.gamma = 0.5  # discount a turn: leap, backwards from the last; leap_forward, from the first; to_go
+    config.credit.negative_weight = 1.0  # multiplies advantages below 0
 
     config.objective = ConfigDict()
     config.objective.clip_low = 0.2
     config.objective.clip_high = 0.28
-    config.objective.kl_coef = 0.0  # weight of the k3 estimate of KL(policy || cold start)
-    config.objective.aggregation = "token"  # token, sequence, constant (Dr.GRPO)
+    config.objective.dual_clip = config_dict.placeholder(float)  # most that a ratio counts where A < 0; None: no bound
+    config.objective.kl_coef = 0.0  # weight of the estimate of KL(policy || cold start)
+    config.objective.kl_estimator = "k3"  # k1, k2 (that KL's gradient), k3 (GRPO; that of the other direction)
+    config.objective.sequence = "rollout"  # what is one sequence below: rollout, turn (Kevin, Dr.Kernel)
+    config.objective.aggregation = "token"  # token (DAPO), sequence (GRPO), sequence_sum, constant (Dr.GRPO)
     config.objective.ratio = "token"  # token, sequence (GSPO)
+    # Sequences too far from the policy that sampled them are dropped; None: not by this measure
+    config.objective.token_veto = config_dict.placeholder(float)  # a token's ratio is below this (Dr.Kernel: 1e-4)
+    config.objective.geometric_margin = config_dict.placeholder(float)  # mean ratio not 1 +- this (Dr.Kernel: 1e-3)
+    config.objective.mirror_pop = config_dict.placeholder(float)  # mean |log ratio| is above this (MusaCoder)
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # adamw, muon

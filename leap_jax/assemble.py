@@ -11,7 +11,9 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from leap_jax.algorithm import advantages, credit, gate, rewards
+from leap_jax.algorithm import advantages, credit, gate, returns, rewards
+from leap_jax.algorithm.groups import comparable, turns_taken
+from leap_jax.algorithm.objective import Objective
 from leap_jax.config import gate_window, longest_prompt
 from leap_jax.initial_policy import Policy
 from leap_jax.kernels.compiler import compiler_version, containment_warnings, sandbox_layers
@@ -20,7 +22,7 @@ from leap_jax.kernels.verification import Settings
 from leap_jax.policy.cold_start import make_optimizer
 from leap_jax.policy.sampler import Sampler
 from leap_jax.rollout import Actor
-from leap_jax.update import Learner, Objective
+from leap_jax.update import Learner
 
 LOGPROB_CHUNK = 128  # response positions whose logits exist at once; changes no result
 
@@ -29,15 +31,13 @@ class Algorithm(NamedTuple):
     """The method, as three functions of arrays."""
 
     gate: Callable  # (gate.Outcomes [P, G], expected pass rates [P], key) -> gate.Gate
-    reward: Callable  # Groups -> [P, G]
-    advantage: Callable  # (rewards [P, G], valid [P, G], turns [P, G]) -> [P, G, T]
+    reward: Callable  # Groups -> [P, G] or [P, G, T]
+    advantage: Callable  # (rewards [P, G] or [P, G, T], valid [P, G], turns [P, G]) -> [P, G, T]
 
 
 def algorithm(config: ConfigDict) -> Algorithm:
     """The jitted gate, reward and advantage that the config names."""
     t_min, t_max = gate_window(config)
-    centre = advantages.ADVANTAGES[config.advantage]
-    share = partial(credit.RULES[config.credit.rule], max_turns=config.max_turns, gamma=config.credit.gamma)
     return Algorithm(
         gate=jax.jit(
             partial(
@@ -49,9 +49,30 @@ def algorithm(config: ConfigDict) -> Algorithm:
                 explore_prob=config.gate.explore_prob,
             )
         ),
-        reward=rewards.resolve(config.reward),
-        advantage=jax.jit(lambda reward, valid, turns: share(centre(reward, valid), turns)),
+        reward=rewards.resolve(config.reward, config.reward_options),
+        advantage=jax.jit(turn_advantages(config)),
     )
+
+
+def turn_advantages(config: ConfigDict) -> Callable:
+    """From what was earned to the advantage of every turn, in the order that the credit rule asks for.
+
+    A rule of `credit` takes rewards of rollouts [P, G]: baseline first, then the advantage is shared out over turns.
+    A rule of `returns` takes rewards of turns [P, G, T]: returns from each turn on first, then the baseline.
+    """
+    rule, max_turns, gamma = config.credit.rule, config.max_turns, config.credit.gamma
+    baseline = partial(advantages.OVER[config.advantage_over], advantages.ADVANTAGES[config.advantage])
+
+    def shared_out(rewards, valid, turns):
+        advantage = baseline(rewards, comparable(valid))
+        return credit.RULES[rule](advantage, turns, max_turns=max_turns, gamma=gamma)
+
+    def to_go(rewards, valid, turns):
+        present = comparable(valid)[..., None] & turns_taken(turns, max_turns)
+        return baseline(returns.RULES[rule](rewards, present, gamma=gamma), present)
+
+    ordered = to_go if rule in returns.RULES else shared_out
+    return lambda *earned: credit.weigh_losses(ordered(*earned), config.credit.negative_weight)
 
 
 def pool(config: ConfigDict) -> VerificationPool:
@@ -87,7 +108,7 @@ def actor(config: ConfigDict, policy: Policy, workers: VerificationPool) -> Acto
 
 def learner(config: ConfigDict, policy: Policy) -> Learner:
     """What updates the policy; the KL term, if it has weight, is anchored at the cold start."""
-    sampling = config.sampling
+    sampling, objective = config.sampling, config.objective
     longest = longest_prompt(config) + config.max_turns * sampling.max_response_tokens
     longest += (config.max_turns - 1) * sampling.max_feedback_tokens
     return Learner(
@@ -99,19 +120,25 @@ def learner(config: ConfigDict, policy: Policy) -> Learner:
             clip_norm=config.optimizer.grad_clip,
         ),
         Objective(
-            temperature=sampling.temperature,
-            clip_low=config.objective.clip_low,
-            clip_high=config.objective.clip_high,
-            kl_coef=config.objective.kl_coef,
-            aggregation=config.objective.aggregation,
-            ratio=config.objective.ratio,
-            constant_tokens=config.max_turns * sampling.max_response_tokens,
-            chunk=LOGPROB_CHUNK,
+            clip_low=objective.clip_low,
+            clip_high=objective.clip_high,
+            dual_clip=objective.dual_clip,
+            ratio=objective.ratio,
+            aggregation=objective.aggregation,
+            constant_tokens=sampling.max_response_tokens * (1 if objective.sequence == "turn" else config.max_turns),
+            kl_coef=objective.kl_coef,
+            kl_estimator=objective.kl_estimator,
+            token_veto=objective.token_veto,
+            geometric_margin=objective.geometric_margin,
+            mirror_pop=objective.mirror_pop,
         ),
+        sequence=objective.sequence,
+        temperature=sampling.temperature,
+        chunk=LOGPROB_CHUNK,
         updates_per_step=config.optimizer.updates_per_step,
         micro_batch_rows=max(1, config.optimizer.micro_batch_tokens // longest),
         row_tokens=longest,
-        reference_params=policy.params if config.objective.kl_coef > 0 else None,
+        reference_params=policy.params if objective.kl_coef > 0 else None,
     )
 
 

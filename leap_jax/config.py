@@ -8,10 +8,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from leap_jax.algorithm import advantages, credit, gate, objective, rewards
+from leap_jax.algorithm import advantages, credit, gate, objective, returns, rewards
 from leap_jax.experiment import ConfigError, flatten
 
 DEVICES = ("emulator",)
+DEVICES_WITH_TIMES = ()  # whose verdicts say how long a correct answer takes
 DEAD_GROUPS = ("keep", "refill", "retry_buffer")
 
 
@@ -78,9 +79,12 @@ def validate(config: ConfigDict) -> None:
     _one_of(config, "gate.mode", gate.MODES)
     _one_of(config, "dead_groups.then", DEAD_GROUPS)
     _one_of(config, "advantage", advantages.ADVANTAGES)
-    _one_of(config, "credit.rule", credit.RULES)
+    _one_of(config, "advantage_over", advantages.OVER)
+    _one_of(config, "credit.rule", credit.RULES | returns.RULES)
     _one_of(config, "objective.aggregation", objective.AGGREGATIONS)
     _one_of(config, "objective.ratio", objective.RATIOS)
+    _one_of(config, "objective.sequence", objective.SEQUENCES)
+    _one_of(config, "objective.kl_estimator", objective.KL_ESTIMATORS)
     _one_of(config, "optimizer.name", ("adamw", "muon"))
     _one_of(config, "cold_start.optimizer", ("adamw", "muon"))
     if config.kernels.device == "pycuda":
@@ -88,10 +92,7 @@ def validate(config: ConfigDict) -> None:
             "kernels.device=pycuda: this version runs kernels on the emulator only; set kernels.device=emulator"
         )
     _one_of(config, "kernels.device", DEVICES)
-    try:
-        rewards.resolve(config.reward)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    _method(config)
 
     for warmup, total in (("optimizer.warmup_steps", "steps"), ("cold_start.warmup_steps", "cold_start.steps")):
         if _get(config, warmup) >= _get(config, total):
@@ -136,6 +137,47 @@ def validate(config: ConfigDict) -> None:
             f"optimizer.updates_per_step={config.optimizer.updates_per_step}: must divide "
             f"prompts_per_step={config.prompts_per_step}"
         )
+
+
+def _method(config: ConfigDict) -> None:
+    """Refuse rewards and objectives that cannot be combined or computed."""
+    options, rule = config.reward_options, config.credit.rule
+    try:
+        rewards.resolve(config.reward, options)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    _between(config, 0.0, 1.0, "reward_options.first_turn_weight")
+    _at_least(config, 0.0, "reward_options.noise_margin", "reward_options.speed_weight", "credit.negative_weight")
+    _at_least(config, 1, "reward_options.length_bin_tokens")
+    _positive(config, "reward_options.speedup_cap")
+    if rewards.uses_speed(config.reward, options) and config.kernels.device not in DEVICES_WITH_TIMES:
+        weighted = config.reward in rewards.SPEED_WEIGHTED
+        instead = "set reward_options.speed_weight=0" if weighted else "use reward=tournament"
+        raise ConfigError(
+            f"reward={config.reward}: needs the times of correct answers, and kernels.device={config.kernels.device} "
+            f"gives none; {instead}"
+        )
+    if config.reward == "manual" and len(options.turn_rewards) < config.max_turns:
+        raise ConfigError(
+            f"reward_options.turn_rewards={tuple(options.turn_rewards)}: one for each of max_turns={config.max_turns}"
+        )
+    if config.reward in rewards.REWARDS and (config.reward in rewards.PER_TURN) != (rule in returns.RULES):
+        kind, rules = ("each turn", returns.RULES) if config.reward in rewards.PER_TURN else ("a rollout", credit.RULES)
+        raise ConfigError(
+            f"reward={config.reward}, credit.rule={rule}: this reward is of {kind}; use a rule for it: "
+            f"{', '.join(rules)}"
+        )
+    if config.advantage_over == "turn" and rule not in returns.RULES:
+        raise ConfigError(
+            f"advantage_over=turn, credit.rule={rule}: a baseline of each turn needs returns of each turn; "
+            f"use credit.rule={' or '.join(returns.RULES)}"
+        )
+    limits = ("dual_clip", "token_veto", "geometric_margin", "mirror_pop")
+    _positive(config, *(f"objective.{name}" for name in limits if config.objective[name] is not None))
+    if config.objective.token_veto is not None:
+        _between(config, 0.0, 1.0, "objective.token_veto")
+    if config.objective.dual_clip is not None and config.objective.dual_clip <= 1:
+        raise ConfigError(f"objective.dual_clip={config.objective.dual_clip}: must be greater than 1")
 
 
 def _get(config: ConfigDict, key: str) -> Any:

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from leap_jax.algorithm.rewards import Groups
+from leap_jax.algorithm.groups import Groups
 from leap_jax.rollout import Episode, Rollouts, joined
 from leap_jax.summary import zero_signal
 

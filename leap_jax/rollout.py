@@ -19,7 +19,7 @@ import numpy as np
 
 from leap_jax.algorithm import gate as gates
 from leap_jax.algorithm.gate import Gate
-from leap_jax.algorithm.rewards import Groups
+from leap_jax.algorithm.groups import Groups
 from leap_jax.experiment import ConfigError
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.feedback import feedback
@@ -291,19 +291,22 @@ def to_groups(episodes: Sequence[Sequence[Episode]], max_turns: int) -> Groups:
     def table(value: Callable[[Episode], Any], dtype) -> np.ndarray:
         return np.array([[value(e) for e in group] for group in episodes], dtype)
 
-    def per_turn(value: Callable[[Turn], int], empty: int) -> np.ndarray:
-        return table(lambda e: [value(t) for t in e.turns] + [empty] * (max_turns - len(e.turns)), np.int32)
+    def per_turn(value: Callable[[Turn], float | None], empty: float, dtype) -> np.ndarray:
+        def row(episode: Episode) -> list[float]:
+            values = [value(turn) for turn in episode.turns] + [None] * (max_turns - len(episode.turns))
+            return [empty if v is None else v for v in values]
+
+        return table(row, dtype)
 
     return Groups(
         first_pass=table(lambda e: e.first_pass or max_turns + 1, np.int32),
         turns=table(lambda e: len(e.turns), np.int32),
         valid=table(lambda e: e.valid, bool),
-        outcome_rank=per_turn(lambda t: t.verdict.outcome.rank, -1),
-        response_tokens=per_turn(lambda t: len(t.response_ids), 0),
-        time_us=table(
-            lambda e: np.nan if e.turns[-1].verdict.time_us is None else e.turns[-1].verdict.time_us,
-            np.float32,
-        ),
+        outcome_rank=per_turn(lambda t: t.verdict.outcome.rank, -1, np.int32),
+        response_tokens=per_turn(lambda t: len(t.response_ids), 0, np.int32),
+        checks_share=per_turn(lambda t: t.verdict.checks_share, 0.0, np.float32),
+        time_us=per_turn(lambda t: t.verdict.time_us, np.nan, np.float32),
+        baseline_us=per_turn(lambda t: t.verdict.baseline_us, np.nan, np.float32),
     )
 
 

@@ -66,9 +66,9 @@ def rollout_records(
 ) -> Iterator[dict[str, Any]]:
     """One record for every turn: what was asked, written, said and earned.
 
-    rewards [P, G], of a rollout, or [P, G, T], of its turns; advantages [P, G, T].
+    rewards [P, G], the same in every turn of a rollout, or [P, G, T]; advantages [P, G, T].
     """
-    rewards = np.broadcast_to(rewards.reshape(*rewards.shape, *[1] * (3 - rewards.ndim)), advantages.shape)
+    rewards = np.broadcast_to(rewards if rewards.ndim == 3 else rewards[..., None], advantages.shape)
     for p, group in enumerate(groups):
         for g, episode in enumerate(group):
             for t in range(len(episode.turns)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_jax.algorithm.rewards import Groups
+from leap_jax.algorithm.groups import Groups
 from leap_jax.kernels.verdict import Outcome
 from leap_jax.rollout import Rollouts
 
@@ -27,7 +27,7 @@ def summarise(rollouts: Rollouts, groups: Groups, rewards: np.ndarray, advantage
     seconds = rollouts.generate_seconds + rollouts.verify_seconds
     response_tokens = sum(len(turn.response_ids) for turn in turns)
     values = {
-        "train/reward_mean": mean((rewards if rewards.ndim == 2 else rewards.sum(axis=-1))[valid]),
+        "train/reward_mean": mean(rewards.reshape(*valid.shape, -1).sum(-1)[valid]),
         "train/acc@1": mean(first_pass[fresh] == 1),
         "train/easy_share": mean(rollouts.gate.easy),
         "train/catastrophic_share": mean(rollouts.gate.catastrophic),

@@ -17,7 +17,8 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from leap_jax import assemble, budget, curriculum, history, run_folder
-from leap_jax.algorithm.rewards import Groups
+from leap_jax.algorithm import returns
+from leap_jax.algorithm.groups import Groups
 from leap_jax.checkpoint import Checkpoints
 from leap_jax.config import validate
 from leap_jax.evaluate import evaluate, scores, to_results
@@ -159,10 +160,10 @@ def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path,
 def compare(
     config: ConfigDict, algorithm: assemble.Algorithm, step: int, episodes: Sequence[Sequence[Episode]]
 ) -> tuple[Groups, np.ndarray, np.ndarray]:
-    """What became of the groups, the rewards [P, G] and the advantages [P, G, T]. RunError where one is no number."""
+    """What became of the groups, rewards [P, G] or [P, G, T], advantages [P, G, T]. RunError where one is no number."""
     groups = to_groups(episodes, config.max_turns)
     rewards = np.asarray(algorithm.reward(groups))
-    require_rewards(config, rewards, groups.outcome_rank.shape)
+    require_shape(config, rewards, groups)
     advantages = np.asarray(algorithm.advantage(rewards, groups.valid, groups.turns))
     require_finite(step, reward=rewards, advantage=advantages)
     return groups, rewards, advantages
@@ -202,12 +203,14 @@ def refuse_infra_errors(config: ConfigDict, groups: list[list[Episode]]) -> None
         )
 
 
-def require_rewards(config: ConfigDict, rewards: np.ndarray, shape: tuple[int, int, int]) -> None:
-    """Raise RunError where a reward function returns neither one reward a rollout nor one a turn."""
-    if rewards.shape not in (shape[:2], shape):
+def require_shape(config: ConfigDict, rewards: np.ndarray, groups: Groups) -> None:
+    """Raise RunError unless the reward is of what the credit rule takes: rollouts, or their turns."""
+    per_turn = config.credit.rule in returns.RULES
+    named, shape = ("[P, G, T]", groups.outcome_rank.shape) if per_turn else ("[P, G]", groups.valid.shape)
+    if rewards.shape != shape:
         raise RunError(
-            f"reward={config.reward}: returned an array of shape {rewards.shape}, not [P, G] = {shape[:2]} "
-            f"or [P, G, T] = {shape}"
+            f"reward={config.reward}: returned an array of shape {rewards.shape}, not {named} = {shape}, "
+            f"which credit.rule={config.credit.rule} takes"
         )
 
 

@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 
 from leap_jax.algorithm import objective
+from leap_jax.algorithm.objective import Objective
 from leap_jax.policy.logprobs import response_logprobs
 from leap_jax.policy.packing import first_fit
 from leap_jax.rollout import Episode
@@ -28,31 +29,24 @@ class State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Whole episodes as they were sampled, several in a row: what the policy reads, then what the loss reads."""
+    """Whole episodes as they were sampled, several in a row: what the policy reads, then what the loss reads.
+
+    The loss reads E sequences, each the responses of an episode or of one turn.
+    """
 
     tokens: np.ndarray  # [B, T] prompt, response, feedback, response, ...
     segment_ids: np.ndarray  # [B, T] 1, 2, ... the episodes of a row; 0 at padding
     response_index: np.ndarray  # [B, T] where in a row its response tokens stand, in order; -1 past the last
-    place: np.ndarray  # [E, R] which of these B * T response tokens are an episode's; -1 past its last
+    place: np.ndarray  # [E, R] which of these B * T response tokens are a sequence's; -1 past its last
     sampled_logprobs: np.ndarray  # [E, R]
     advantages: np.ndarray  # [E, R] constant over the tokens of a turn
 
 
-class Objective(NamedTuple):
-    """The constants of the loss."""
-
-    temperature: float
-    clip_low: float
-    clip_high: float
-    kl_coef: float
-    aggregation: str
-    ratio: str
-    constant_tokens: int  # the divisor of `constant` aggregation
-    chunk: int  # response positions whose logits exist at once
-
-
 class Learner:
-    """The jitted update of one policy; `reference_params` anchor the KL term, and may be None without one."""
+    """The jitted update of one policy; `reference_params` anchor the KL term, and may be None without one.
+
+    `chunk`: response positions whose logits exist at once.
+    """
 
     def __init__(
         self,
@@ -60,6 +54,9 @@ class Learner:
         optimizer: optax.GradientTransformation,
         constants: Objective,
         *,
+        sequence: str,
+        temperature: float,
+        chunk: int,
         updates_per_step: int,
         micro_batch_rows: int,
         row_tokens: int,
@@ -69,10 +66,10 @@ class Learner:
         self._updates_per_step = updates_per_step
         self._micro_batch_rows = micro_batch_rows
         self._row_tokens = row_tokens
-        self._kl_coef = constants.kl_coef
-        self._aggregation = constants.aggregation
+        self._constants = constants
+        self._sequence = sequence
         self._reference_params = reference_params
-        loss = partial(micro_batch_loss, graphdef=graphdef, constants=constants)
+        loss = partial(micro_batch_loss, graphdef=graphdef, constants=constants, temperature=temperature, chunk=chunk)
         self._gradient = jax.jit(jax.grad(loss, has_aux=True))
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
         self._apply = jax.jit(partial(apply_gradient, optimizer), donate_argnums=(0, 1))
@@ -110,12 +107,12 @@ class Learner:
         self, state: State, episodes: Sequence[Episode], advantages: np.ndarray, learning_rate: float
     ) -> tuple[State, dict[str, Any], float]:
         pairs = [(e, a) for e, a in zip(episodes, advantages, strict=True) if e.valid]
-        count = global_count([e for e, _ in pairs], self._aggregation)
-        pairs = [(e, a) for e, a in pairs if self._kl_coef > 0 or np.any(a)]
+        count = global_count([e for e, _ in pairs], self._constants.aggregation, self._sequence)
+        pairs = [(e, a) for e, a in pairs if self._constants.kl_coef > 0 or np.any(a)]
         if not pairs:
             return state, {}, 0.0
         gradient, sums = None, {}
-        for batch in micro_batches(pairs, self._micro_batch_rows, self._row_tokens):
+        for batch in micro_batches(pairs, self._micro_batch_rows, self._row_tokens, self._sequence):
             part, new_sums = self._gradient(state.params, self._reference_params, batch, np.float32(count))
             gradient = part if gradient is None else self._add(gradient, part)
             sums = objective.merge_metrics(sums, new_sums) if sums else new_sums
@@ -125,7 +122,17 @@ class Learner:
         return State(*self._apply(*state, gradient, np.float32(learning_rate))), sums, norm
 
 
-def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef, constants: Objective):
+def micro_batch_loss(
+    params,
+    reference_params,
+    batch: Batch,
+    count,
+    *,
+    graphdef: nnx.GraphDef,
+    constants: Objective,
+    temperature: float,
+    chunk: int,
+):
     """The share of one micro-batch in the loss of its update, and metric sums."""
 
     mask = batch.place >= 0
@@ -137,25 +144,15 @@ def micro_batch_loss(params, reference_params, batch: Batch, count, *, graphdef,
             batch.tokens,
             batch.segment_ids,
             batch.response_index,
-            temperature=constants.temperature,
-            chunk=constants.chunk,
+            temperature=temperature,
+            chunk=chunk,
         )
         return [jnp.where(mask, values.reshape(-1)[batch.place], 0.0) for values in found]
 
     logprobs, entropies = logprobs_under(params)
     ref_logprobs = logprobs_under(reference_params)[0] if constants.kl_coef > 0 else None
-    return objective.policy_loss(
-        logprobs,
-        objective.Tokens(batch.sampled_logprobs, batch.advantages, mask, ref_logprobs),
-        global_count=count,
-        clip_low=constants.clip_low,
-        clip_high=constants.clip_high,
-        ratio=constants.ratio,
-        aggregation=constants.aggregation,
-        constant_tokens=constants.constant_tokens,
-        kl_coef=constants.kl_coef,
-        entropies=entropies,
-    )
+    tokens = objective.Tokens(batch.sampled_logprobs, batch.advantages, mask, ref_logprobs)
+    return objective.policy_loss(logprobs, tokens, constants, global_count=count, entropies=entropies)
 
 
 def apply_gradient(optimizer: optax.GradientTransformation, params, opt_state, gradient, learning_rate):
@@ -164,20 +161,24 @@ def apply_gradient(optimizer: optax.GradientTransformation, params, opt_state, g
     return optax.apply_updates(params, optax.tree.scale(learning_rate, updates)), opt_state
 
 
-def global_count(episodes: Sequence[Episode], aggregation: str) -> int:
+def global_count(episodes: Sequence[Episode], aggregation: str, sequence: str) -> int:
     """What the loss of an update is divided by (`objective.count`), at least 1."""
-    tokens = sum(len(turn.response_ids) for e in episodes for turn in e.turns)
-    return max(1, tokens if aggregation == "token" else len(episodes))
+    turns = [turn for e in episodes for turn in e.turns]
+    if aggregation == "token":
+        return max(1, sum(len(turn.response_ids) for turn in turns))
+    return max(1, len(turns if sequence == "turn" else episodes))
 
 
-def micro_batches(pairs: Sequence[tuple[Episode, np.ndarray]], rows: int, row_tokens: int) -> Iterator[Batch]:
+def micro_batches(
+    pairs: Sequence[tuple[Episode, np.ndarray]], rows: int, row_tokens: int, sequence: str
+) -> Iterator[Batch]:
     """Pack (episode, advantages [T]) pairs into batches of one shape; long episodes first, which packs them well."""
     pairs = sorted(pairs, key=lambda pair: -pair[0].num_tokens)
     members = first_fit(
         [episode.num_tokens for episode, _ in pairs], row_tokens=row_tokens, row_items=row_episodes(row_tokens)
     )
     for first in range(0, len(members), rows):
-        yield to_batch([[pairs[i] for i in row] for row in members[first : first + rows]], rows, row_tokens)
+        yield to_batch([[pairs[i] for i in row] for row in members[first : first + rows]], rows, row_tokens, sequence)
 
 
 def row_episodes(row_tokens: int) -> int:
@@ -185,34 +186,44 @@ def row_episodes(row_tokens: int) -> int:
     return max(1, row_tokens // EPISODE_TOKENS)
 
 
-def to_batch(members: Sequence[Sequence[tuple[Episode, np.ndarray]]], rows: int, row_tokens: int) -> Batch:
-    """Lay out the episodes of each row as arrays: B = `rows`, T = R = `row_tokens`, E = B * row_episodes."""
-    shape, episodes = (rows, row_tokens), (rows * row_episodes(row_tokens), row_tokens)
+def to_batch(
+    members: Sequence[Sequence[tuple[Episode, np.ndarray]]], rows: int, row_tokens: int, sequence: str
+) -> Batch:
+    """Lay out the episodes of each row as arrays, with a `sequence` for each rollout or for each turn.
+
+    B = `rows`, T = R = `row_tokens`, E = the most sequences that `rows` may hold.
+    """
+    max_turns = len(members[0][0][1])
+    most = rows * row_episodes(row_tokens) * (max_turns if sequence == "turn" else 1)
+    shape, sequences = (rows, row_tokens), (most, row_tokens)
     batch = Batch(
         tokens=np.zeros(shape, np.int32),
         segment_ids=np.zeros(shape, np.int32),
         response_index=np.full(shape, -1, np.int32),
-        place=np.full(episodes, -1, np.int32),
-        sampled_logprobs=np.zeros(episodes, np.float32),
-        advantages=np.zeros(episodes, np.float32),
+        place=np.full(sequences, -1, np.int32),
+        sampled_logprobs=np.zeros(sequences, np.float32),
+        advantages=np.zeros(sequences, np.float32),
     )
     number = 0
     for row, pairs in enumerate(members):
         ids, index = [], []
         for segment, (episode, advantages) in enumerate(pairs, 1):
-            start, before = len(ids), len(index)
-            logprobs, weights = [], []
+            start, filled = len(ids), 0
             ids += episode.prompt_ids
             for turn, advantage in zip(episode.turns, advantages, strict=False):
-                index += range(len(ids), len(ids) + len(turn.response_ids))
-                logprobs += list(turn.sampled_logprobs)
-                weights += [advantage] * len(turn.response_ids)
+                count = len(turn.response_ids)
+                slots = slice(filled, filled + count)
+                batch.place[number, slots] = row * row_tokens + len(index) + np.arange(count)
+                batch.sampled_logprobs[number, slots] = turn.sampled_logprobs
+                batch.advantages[number, slots] = advantage
+                index += range(len(ids), len(ids) + count)
                 ids += turn.response_ids + turn.feedback_ids
+                filled += count
+                if sequence == "turn":
+                    number, filled = number + 1, 0
+            if sequence == "rollout":
+                number += 1
             batch.segment_ids[row, start : len(ids)] = segment
-            batch.place[number, : len(logprobs)] = row * row_tokens + np.arange(before, len(index))
-            batch.sampled_logprobs[number, : len(logprobs)] = logprobs
-            batch.advantages[number, : len(weights)] = weights
-            number += 1
         batch.tokens[row, : len(ids)] = ids
         batch.response_index[row, : len(index)] = index
     return batch

@@ -1,4 +1,4 @@
-"""Advantages over the valid rollouts of a group, against NumPy."""
+"""Advantages over those that can be compared, against NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMULAS = {
     "none": lambda r: r,
     "mean": lambda r: r - r.mean(),
     "mean_std": lambda r: (r - r.mean()) / (r.std() + advantages.STD_EPSILON),
-    "leave_one_out": lambda r: np.array([r[i] - np.delete(r, i).mean() for i in range(len(r))]),
+    "leave_one_out": lambda r: np.array([r[i] - (np.delete(r, i).mean() if len(r) > 1 else 0) for i in range(len(r))]),
 }
 
 ALL = pytest.mark.parametrize("name", advantages.ADVANTAGES)
@@ -31,7 +31,7 @@ def test_every_advantage_has_a_formula():
 def test_equals_numpy_over_the_valid(name, group):
     rewards, valid = (np.array(column) for column in zip(*group, strict=True))
     expected = np.zeros(len(rewards))
-    if valid.sum() >= 2:
+    if valid.any():
         expected[valid] = FORMULAS[name](rewards[valid])
     found = advantages.ADVANTAGES[name](rewards.astype(np.float32)[None], valid[None])
     np.testing.assert_allclose(found, expected[None], rtol=1e-4, atol=1e-5)
@@ -58,6 +58,30 @@ def test_what_left_the_group_cannot_poison_it(name):
     found = np.asarray(advantages.ADVANTAGES[name](rewards, valid))
     np.testing.assert_array_equal(found[0, 2:], 0)
     np.testing.assert_array_equal(found[0, :2], advantages.ADVANTAGES[name](rewards[:, :2], valid[:, :2])[0])
+
+
+def test_one_alone_has_no_baseline():
+    value, present = np.array([[7.0, 2.5]], np.float32), np.array([[False, True]])
+    found = {name: float(rule(value, present)[0, 1]) for name, rule in advantages.ADVANTAGES.items()}
+    assert found == {"none": 2.5, "mean": 0.0, "mean_std": 0.0, "leave_one_out": 2.5}
+
+
+@ALL
+def test_a_group_pools_its_turns_and_a_turn_stands_alone(name):
+    rng = np.random.default_rng(1)
+    values, present = rng.normal(size=(3, 5, 4)).astype(np.float32), rng.random((3, 5, 4)) < 0.6
+    rule = advantages.ADVANTAGES[name]
+    pooled, by_turn = np.zeros(values.shape), np.zeros(values.shape)
+    for p in range(3):
+        pooled[p][present[p]] = FORMULAS[name](values[p][present[p]])
+        for t in range(4):
+            there = present[p, :, t]
+            if there.any():
+                by_turn[p, there, t] = FORMULAS[name](values[p, there, t])
+    np.testing.assert_allclose(advantages.over_group(rule, values, present), pooled, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(advantages.over_turn(rule, values, present), by_turn, rtol=1e-4, atol=1e-5)
+    flat = advantages.over_group(rule, values[..., 0], present[..., 0])
+    np.testing.assert_array_equal(flat, rule(values[..., 0], present[..., 0]))
 
 
 @ALL

@@ -29,6 +29,23 @@ def test_gamma_zero_credits_the_passing_turn_alone():
     np.testing.assert_array_equal(per_turn, [[[0, 0, 1], [-1, -1, 0]]])
 
 
+def test_leap_forward_fades_from_the_first_turn():
+    per_turn = credit.leap_forward(np.array([[1.0, -0.5, 0.6]]), np.array([[3, 3, 1]]), max_turns=3, gamma=0.5)
+    np.testing.assert_allclose(per_turn, [[[1.0, 0.5, 0.25], [-0.5, -0.5, -0.5], [0.6, 0, 0]]])
+
+
+def test_one_turn_may_get_all():
+    advantages, turns = np.array([[1.0, -0.5, 0.6]]), np.array([[3, 2, 1]])
+    last = credit.last_turn(advantages, turns, max_turns=3, gamma=0.5)
+    np.testing.assert_allclose(last, [[[0, 0, 1.0], [0, -0.5, 0], [0.6, 0, 0]]])
+    first = credit.first_turn(advantages, turns, max_turns=3, gamma=0.5)
+    np.testing.assert_allclose(first, [[[1.0, 0, 0], [-0.5, 0, 0], [0.6, 0, 0]]])
+
+
+def test_losses_alone_are_weighed():
+    np.testing.assert_allclose(credit.weigh_losses(np.array([1.0, -1.0, 0.0]), 0.25), [1, -0.25, 0])
+
+
 rollouts = st.lists(
     st.tuples(st.floats(-1, 1, width=32, allow_subnormal=False), st.integers(0, 4)), min_size=6, max_size=6
 )
@@ -47,9 +64,8 @@ def test_leap_equals_a_loop(pairs, gamma):
 def test_gamma_one_is_uniform(pairs):
     advantages, turns = (np.array(column, np.float32)[None] for column in zip(*pairs, strict=True))
     options = {"max_turns": 4, "gamma": 1.0}
-    np.testing.assert_array_equal(
-        credit.leap(advantages, turns, **options), credit.uniform(advantages, turns, **options)
-    )
+    for rule in (credit.leap, credit.leap_forward):
+        np.testing.assert_array_equal(rule(advantages, turns, **options), credit.uniform(advantages, turns, **options))
 
 
 @pytest.mark.parametrize("rule", credit.RULES.values())
@@ -60,6 +76,7 @@ def test_nothing_beyond_the_turns_taken_and_jit_changes_nothing(rule):
     assert per_turn.shape == (2, 2, 3)
     beyond = np.arange(1, 4) > turns[..., None]
     np.testing.assert_array_equal(per_turn[beyond], 0)
-    assert np.all(per_turn[~beyond & (advantages[..., None] != 0)] != 0)
+    credited = np.any(per_turn != 0, axis=-1)
+    np.testing.assert_array_equal(credited, (advantages != 0) & (turns > 0))
     jitted = jax.jit(rule, static_argnames="max_turns")(advantages, turns, max_turns=3, gamma=0.5)
     np.testing.assert_allclose(jitted, per_turn, rtol=1e-6)

@@ -26,7 +26,26 @@ def batch_of(rows: int = 6, slots: int = 9, seed: int = 0):
     return logprobs, objective.Tokens(sampled, advantages, mask, reference)
 
 
-def numpy_loss(logprobs, tokens, *, aggregation, ratio, kl_coef, constant_tokens, clip_low, clip_high) -> float:
+def options(aggregation="token", ratio="token", kl_coef=0.0, **changes) -> objective.Objective:
+    constants = objective.Objective(
+        **CLIP,
+        dual_clip=None,
+        ratio=ratio,
+        aggregation=aggregation,
+        constant_tokens=16,
+        kl_coef=kl_coef,
+        kl_estimator="k3",
+        token_veto=None,
+        geometric_margin=None,
+        mirror_pop=None,
+    )
+    return constants._replace(**changes)
+
+
+KL = {"k1": lambda d: d, "k2": lambda d: d**2 / 2, "k3": lambda d: np.exp(-d) - 1 + d}
+
+
+def numpy_loss(logprobs, tokens, constants: objective.Objective) -> float:
     """The loss of a whole batch, one token at a time."""
     per_row, lengths = [], []
     for row in range(len(logprobs)):
@@ -36,32 +55,43 @@ def numpy_loss(logprobs, tokens, *, aggregation, ratio, kl_coef, constant_tokens
         gaps = {t: float(logprobs[row, t]) - float(tokens.sampled_logprobs[row, t]) for t in places}
         total = 0.0
         for t in places:
-            gap = gaps[t] if ratio == "token" else sum(gaps.values()) / len(gaps)
+            gap = gaps[t] if constants.ratio == "token" else sum(gaps.values()) / len(gaps)
             r, a = np.exp(gap), float(tokens.advantages[row, t])
-            total -= min(r * a, np.clip(r, 1 - clip_low, 1 + clip_high) * a)
-            d = float(tokens.ref_logprobs[row, t]) - float(logprobs[row, t])
-            total += kl_coef * (np.exp(d) - 1 - d)
-        per_row.append(total)
+            surrogate = min(r * a, np.clip(r, 1 - constants.clip_low, 1 + constants.clip_high) * a)
+            if constants.dual_clip is not None and a < 0:
+                surrogate = max(surrogate, constants.dual_clip * a)
+            total -= surrogate
+            d = float(logprobs[row, t]) - float(tokens.ref_logprobs[row, t])
+            total += constants.kl_coef * KL[constants.kl_estimator](d)
+        per_row.append(total if kept_by_loop(gaps.values(), constants) else 0.0)
         lengths.append(len(places))
     per_row, lengths = np.array(per_row), np.array(lengths)
-    if aggregation == "token":
+    if constants.aggregation == "token":
         return per_row.sum() / lengths.sum()
-    return (per_row / (lengths if aggregation == "sequence" else constant_tokens)).mean()
+    return (per_row / {"sequence": lengths, "sequence_sum": 1, "constant": 16}[constants.aggregation]).mean()
 
 
-def options(aggregation="token", ratio="token", kl_coef=0.0):
-    return {"aggregation": aggregation, "ratio": ratio, "kl_coef": kl_coef, "constant_tokens": 16, **CLIP}
+def kept_by_loop(gaps, constants: objective.Objective) -> bool:
+    """The three filters by their definitions."""
+    ratios = np.exp(list(gaps))
+    if constants.token_veto is not None and any(r < constants.token_veto for r in ratios):
+        return False
+    margin, delta = constants.geometric_margin, constants.mirror_pop
+    if margin is not None and not 1 - margin <= np.prod(ratios) ** (1 / len(ratios)) <= 1 + margin:
+        return False
+    return delta is None or np.mean(np.log(np.maximum(ratios, 1 / ratios))) <= delta
 
 
-def loss_of(logprobs, tokens, count=None, **kwargs):
-    count = objective.count(tokens.mask, mode=kwargs["aggregation"]) if count is None else count
-    return objective.policy_loss(logprobs, tokens, global_count=count, **kwargs)[0]
+def loss_of(logprobs, tokens, count=None, *, constants):
+    count = objective.count(tokens.mask, mode=constants.aggregation) if count is None else count
+    return objective.policy_loss(logprobs, tokens, constants, global_count=count)[0]
 
 
 @functools.cache
-def compiled(aggregation, ratio, kl_coef):
+def compiled(aggregation, ratio, kl_coef, **changes):
     """(logprobs, tokens, count) -> (loss, gradient); jitted, for speed."""
-    return jax.jit(jax.value_and_grad(functools.partial(loss_of, **options(aggregation, ratio, kl_coef))))
+    constants = options(aggregation, ratio, kl_coef, **changes)
+    return jax.jit(jax.value_and_grad(functools.partial(loss_of, constants=constants)))
 
 
 MODES = pytest.mark.parametrize("aggregation", objective.AGGREGATIONS)
@@ -75,8 +105,53 @@ def test_equals_a_loop_over_tokens(aggregation, ratio, kl_coef):
     logprobs, tokens = batch_of()
     count = objective.count(tokens.mask, mode=aggregation)
     loss, _ = compiled(aggregation, ratio, kl_coef)(logprobs, tokens, count)
-    expected = numpy_loss(logprobs, tokens, **options(aggregation, ratio, kl_coef))
+    expected = numpy_loss(logprobs, tokens, options(aggregation, ratio, kl_coef))
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+SWITCHES = pytest.mark.parametrize(
+    "changes",
+    [
+        {"dual_clip": 1.3},
+        {"kl_estimator": "k1"},
+        {"kl_estimator": "k2"},
+        {"token_veto": 0.7},
+        {"geometric_margin": 0.1},
+        {"mirror_pop": 0.22},
+        {"token_veto": 0.6, "geometric_margin": 0.1, "mirror_pop": 0.25, "dual_clip": 1.3},
+    ],
+    ids=lambda changes: "+".join(map(str, changes)),
+)
+
+
+@SWITCHES
+def test_a_switch_equals_the_loop_and_changes_something(changes):
+    logprobs, tokens = batch_of(rows=12)
+    count = objective.count(tokens.mask, mode="sequence")
+    loss, _ = compiled("sequence", "token", 0.1, **changes)(logprobs, tokens, count)
+    np.testing.assert_allclose(
+        loss, numpy_loss(logprobs, tokens, options("sequence", kl_coef=0.1, **changes)), rtol=1e-5
+    )
+    assert abs(float(loss) - numpy_loss(logprobs, tokens, options("sequence", kl_coef=0.1))) > 1e-4
+
+
+@SWITCHES
+def test_a_switch_adds_up_over_micro_batches_and_never_sees_padding(changes):
+    logprobs, tokens = batch_of(rows=12)
+    both = compiled("token", "token", 0.1, **changes)
+    count = objective.count(tokens.mask, mode="token")
+    whole, gradient = both(logprobs, tokens, count)
+    parts = [both(logprobs[c], objective.Tokens(*(x[c] for x in tokens)), count) for c in (slice(0, 6), slice(6, 12))]
+    np.testing.assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-5)
+    np.testing.assert_allclose(np.concatenate([g for _, g in parts]), gradient, rtol=1e-5, atol=1e-7)
+
+    sampled, advantages, reference = (
+        np.where(tokens.mask, x, np.nan) for x in (tokens.sampled_logprobs, tokens.advantages, tokens.ref_logprobs)
+    )
+    poisoned = objective.Tokens(sampled, advantages, tokens.mask, reference)
+    value, found = both(np.where(tokens.mask, logprobs, np.nan), poisoned, count)
+    np.testing.assert_allclose(value, whole, rtol=1e-6)
+    np.testing.assert_allclose(found, gradient, rtol=1e-6)
 
 
 @MODES
@@ -121,7 +196,7 @@ def test_padding_may_hold_anything(aggregation, ratio):
 
 def test_jit_changes_nothing():
     logprobs, tokens = batch_of()
-    eager = jax.value_and_grad(loss_of)(logprobs, tokens, 7.0, **options(kl_coef=0.1))
+    eager = jax.value_and_grad(loss_of)(logprobs, tokens, 7.0, constants=options(kl_coef=0.1))
     jitted = compiled("token", "token", kl_coef=0.1)(logprobs, tokens, 7.0)
     for found, expected in zip(jitted, eager, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
@@ -167,8 +242,8 @@ def test_sequence_ratio_is_the_geometric_mean_and_its_gradient_keeps_each_turns_
     mean_gap = gap.sum(1) / tokens.mask.sum(1)
     np.testing.assert_allclose(log_ratio, np.where(tokens.mask, mean_gap[:, None], 0), rtol=1e-4, atol=1e-6)
 
-    config = options("sequence", "sequence") | {"clip_low": 0.999, "clip_high": 100.0}  # nothing is clipped
-    gradient = jax.jit(jax.grad(functools.partial(loss_of, **config)))(logprobs, tokens)
+    constants = options("sequence", "sequence", clip_low=0.999, clip_high=100.0)  # nothing is clipped
+    gradient = jax.jit(jax.grad(functools.partial(loss_of, constants=constants)))(logprobs, tokens)
     share = tokens.mask / tokens.mask.sum(1, keepdims=True) / len(logprobs)
     np.testing.assert_allclose(gradient, -np.exp(mean_gap)[:, None] * tokens.advantages * share, rtol=1e-4, atol=1e-7)
 
@@ -196,23 +271,99 @@ def test_sequence_aggregation_gives_a_trajectory_one_weight_whatever_its_length(
     assert {m: (float(s), float(c)) for m, (s, c) in results.items()} == {
         "token": (9.0, 5.0),
         "sequence": (6.0, 2.0),
+        "sequence_sum": (9.0, 2.0),
         "constant": (9 / 8, 2.0),
     }
 
 
-def test_kl_k3_is_the_closed_form_and_never_negative():
+@pytest.mark.parametrize("estimator", objective.KL_ESTIMATORS)
+def test_the_kl_estimate_is_its_formula(estimator):
     logprobs, tokens = batch_of(rows=20)
-    kl = objective.kl_k3(logprobs, tokens.ref_logprobs, tokens.mask)
-    d = np.float64(tokens.ref_logprobs) - logprobs
-    np.testing.assert_allclose(kl, np.where(tokens.mask, np.exp(d) - 1 - d, 0), rtol=1e-3, atol=1e-7)
-    assert np.all(kl >= 0) and not np.any(objective.kl_k3(logprobs, logprobs, tokens.mask))
+    kl = objective.kl_penalty(logprobs, tokens.ref_logprobs, tokens.mask, estimator=estimator)
+    d = np.float64(logprobs) - tokens.ref_logprobs
+    np.testing.assert_allclose(kl, np.where(tokens.mask, KL[estimator](d), 0), rtol=1e-3, atol=1e-6)
+    if estimator != "k1":
+        assert np.all(kl >= 0)
+    assert not np.any(objective.kl_penalty(logprobs, logprobs, tokens.mask, estimator=estimator))
+
+
+@pytest.mark.parametrize("estimator", objective.KL_ESTIMATORS)
+def test_the_mean_gradient_of_a_kl_estimate_is_that_of_a_kl(estimator):
+    """Over all tokens of a small vocabulary, by their probability: k1 and k2, KL(pi || ref); k3, KL(ref || pi)."""
+    logits, ref = jnp.array([0.3, -1.0, 0.8, 0.1]), jax.nn.log_softmax(jnp.array([-0.5, 0.4, 1.0, 0.0]))
+    probabilities = jax.nn.softmax(logits)
+
+    def mean_of_samples(logits):
+        logprobs = jax.nn.log_softmax(logits)[None]
+        kl = objective.kl_penalty(logprobs, ref[None], jnp.ones((1, 4), bool), estimator=estimator)
+        return jnp.sum(probabilities * kl[0])
+
+    def divergence(logits):
+        logprobs = jax.nn.log_softmax(logits)
+        if estimator == "k3":
+            return jnp.sum(jnp.exp(ref) * (ref - logprobs))
+        return jnp.sum(jnp.exp(logprobs) * (logprobs - ref))
+
+    found, expected = jax.grad(mean_of_samples)(logits), jax.grad(divergence)(logits)
+    assert np.max(np.abs(expected)) > 0.05
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    if estimator != "k2":
+        forward = jnp.sum(probabilities * (jnp.log(probabilities) - ref))
+        np.testing.assert_allclose(mean_of_samples(logits), forward, rtol=1e-5)
+
+
+def test_dual_clip_by_hand():
+    """A failure that became five times as likely: 3 |A| at most, and no gradient; a success is not touched."""
+    mask, sampled = jnp.ones((1, 3), bool), jnp.full((1, 3), -3.0)
+    advantages, ratios = jnp.array([[-2.0, -2.0, 2.0]]), jnp.array([[5.0, 2.0, 5.0]])
+
+    def loss(logprobs):
+        per_token, clipped = objective.clipped_surrogate(logprobs, sampled, advantages, mask, **CLIP, dual_clip=3.0)
+        return jnp.sum(per_token), (per_token, clipped)
+
+    gradient, (per_token, clipped) = jax.grad(loss, has_aux=True)(sampled + jnp.log(ratios))
+    np.testing.assert_allclose(per_token, [[6.0, 4.0, -2.56]], rtol=1e-5)
+    np.testing.assert_allclose(gradient, [[0.0, 4.0, 0.0]], rtol=1e-5)
+    np.testing.assert_array_equal(clipped, [[True, False, True]])
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"),
+    [
+        ({}, [True, True, True, True]),
+        ({"token_veto": 1e-4}, [True, True, False, True]),
+        ({"geometric_margin": 0.001}, [True, False, False, True]),  # opposite drifts cancel in the last
+        ({"mirror_pop": 0.11}, [True, True, False, False]),
+    ],
+)
+def test_a_filter_by_hand(limit, kept):
+    gaps = jnp.array([[0.0005, 0.0], [0.1, 0.1], [-10.0, 0.0], [0.5, -0.5]])
+    found = objective.kept_sequences(gaps - 1.0, jnp.full(gaps.shape, -1.0), jnp.ones(gaps.shape, bool), **limit)
+    np.testing.assert_array_equal(found, kept)
+
+
+def test_a_dropped_sequence_has_no_gradient_and_a_filter_has_none():
+    logprobs, tokens = batch_of(rows=12)
+    constants = options("sequence", kl_coef=0.1, mirror_pop=0.22)
+    kept = np.asarray(objective.kept_sequences(logprobs, tokens.sampled_logprobs, tokens.mask, mirror_pop=0.22))
+    assert 0 < kept.sum() < 12
+    (_, sums), gradient = jax.jit(
+        jax.value_and_grad(
+            functools.partial(objective.policy_loss, constants=constants, global_count=12.0), has_aux=True
+        )
+    )(logprobs, tokens)
+    _, whole = compiled("sequence", "token", 0.1)(logprobs, tokens, 12.0)
+    np.testing.assert_array_equal(gradient[~kept], 0)
+    np.testing.assert_allclose(gradient[kept], whole[kept], rtol=1e-6)
+    assert float(objective.mean_metrics(sums)["filtered_share"]) == pytest.approx(1 - kept.mean())
 
 
 def test_metrics_are_means_over_response_tokens_for_any_micro_batches():
     logprobs, tokens = batch_of()
     entropies = np.random.default_rng(1).random(logprobs.shape).astype(np.float32)
 
-    sums_of = jax.jit(functools.partial(objective.policy_loss, global_count=1.0, **options(kl_coef=0.1)))
+    constants = options(kl_coef=0.1)
+    sums_of = jax.jit(functools.partial(objective.policy_loss, constants=constants, global_count=1.0))
 
     def sums(rows):
         part = objective.Tokens(*(x[rows] for x in tokens))
@@ -226,6 +377,7 @@ def test_metrics_are_means_over_response_tokens_for_any_micro_batches():
     d = tokens.ref_logprobs - logprobs
     expected = {
         "tokens": mask.sum(),
+        "sequences": 6,
         "clip_fraction": clipped[mask].mean(),
         "kl_sampled": gap[mask].mean(),
         "kl_sampled_abs_max": np.abs(gap[mask]).max(),
@@ -238,8 +390,10 @@ def test_metrics_are_means_over_response_tokens_for_any_micro_batches():
 
 def test_unknown_modes_are_named():
     logprobs, tokens = batch_of()
-    with pytest.raises(ValueError, match=r"'mean'.*token, sequence, constant"):
+    with pytest.raises(ValueError, match=r"'mean'.*token, sequence, sequence_sum, constant"):
         objective.aggregate(logprobs, tokens.mask, mode="mean")
+    with pytest.raises(ValueError, match=r"'k4'.*k1, k2, k3"):
+        objective.kl_penalty(logprobs, logprobs, tokens.mask, estimator="k4")
     with pytest.raises(ValueError, match=r"'turn'.*token, sequence"):
         objective.log_ratio(logprobs, logprobs, tokens.mask, ratio="turn")
     with pytest.raises(ValueError, match="constant_tokens > 0, got None"):

@@ -124,7 +124,8 @@ def test_an_episode_is_exactly_what_was_fed_and_sampled(monkeypatch):
 
 def one_a_row(episodes):
     """The batch of an update, each episode in its own row."""
-    return to_batch([[(one, np.ones(3))] for one in episodes], len(episodes), max(one.num_tokens for one in episodes))
+    longest = max(one.num_tokens for one in episodes)
+    return to_batch([[(one, np.ones(3))] for one in episodes], len(episodes), longest, "rollout")
 
 
 def test_sampled_logprobs_equal_recomputed_ones():
@@ -348,14 +349,20 @@ def test_a_prompt_that_does_not_fit_is_refused():
 
 def test_groups_of_hand_made_episodes():
     fast = episode(INCORRECT, CORRECT)
-    fast.turns[-1].verdict = replace(fast.turns[-1].verdict, time_us=12.5)
+    counts = {"checks_total": 6}
+    fast.turns[0].verdict = replace(fast.turns[0].verdict, checks_passed=3, **counts)
+    fast.turns[1].verdict = replace(fast.turns[1].verdict, time_us=12.5, baseline_us=25.0, checks_passed=6, **counts)
     groups = to_groups([[episode(CORRECT), fast], [episode(NO_ANSWER, INFRA_ERROR), episode(INCORRECT)]], 3)
     np.testing.assert_array_equal(groups.first_pass, [[1, 2], [4, 4]])
     np.testing.assert_array_equal(groups.turns, [[1, 2], [2, 1]])
     np.testing.assert_array_equal(groups.valid, [[True, True], [False, True]])
     c, i, n = CORRECT.rank, INCORRECT.rank, NO_ANSWER.rank
     np.testing.assert_array_equal(groups.outcome_rank, [[[c, -1, -1], [i, c, -1]], [[n, -1, -1], [i, -1, -1]]])
-    np.testing.assert_array_equal(groups.time_us, [[np.nan, 12.5], [np.nan, np.nan]])
+    nan = np.nan
+    np.testing.assert_array_equal(groups.time_us, [[[nan] * 3, [nan, 12.5, nan]], [[nan] * 3, [nan] * 3]])
+    np.testing.assert_array_equal(groups.baseline_us, [[[nan] * 3, [nan, 25.0, nan]], [[nan] * 3, [nan] * 3]])
+    np.testing.assert_array_equal(groups.speedup[0], [[nan, 0, 0], [0, 2, 0]])
+    np.testing.assert_array_equal(groups.checks_share, [[[0, 0, 0], [0.5, 1, 0]], [[0, 0, 0], [0, 0, 0]]])
     lengths = [len(turn.response_ids) for turn in fast.turns]
     np.testing.assert_array_equal(groups.response_tokens[0, 1], [*lengths, 0])
     assert groups.max_turns == 3

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leap_jax.algorithm import advantages
-from leap_jax.algorithm.tournament import earlier_pass_beats, relative_rewards
+from leap_jax.algorithm.groups import comparable
+from leap_jax.algorithm.tournament import earlier_pass_beats, first_decides, larger_beats, relative_rewards
 
 FAIL = 4  # T + 1 with T = 3
 ONE_ULP = 2e-7  # XLA may divide by way of the reciprocal; a zero stays exactly zero
@@ -88,7 +89,7 @@ def test_permuting_the_group_permutes_the_rewards(group, random):
 def test_two_tiers_equal_leave_one_out_of_a_binary_reward(group):
     passed, valid = (np.array(x)[None] for x in group)
     binary = passed.astype(np.float32)
-    expected = advantages.leave_one_out(binary, valid)
+    expected = advantages.leave_one_out(binary, comparable(valid))
     np.testing.assert_allclose(rewards_of(np.where(passed, 1, FAIL), valid), expected, atol=1e-6)
 
 
@@ -98,6 +99,22 @@ def test_an_invalid_rollout_is_as_if_it_had_never_been():
     rewards = rewards_of(first_pass, valid)
     np.testing.assert_array_equal(rewards[:4], rewards_of(first_pass[:4]))
     np.testing.assert_array_equal(rewards[4:], 0)
+
+
+def test_a_later_rule_decides_only_what_earlier_ones_leave_open():
+    everyone = np.ones(3, bool)
+    beats = first_decides(
+        larger_beats(np.array([1, 1, 0]), everyone),
+        larger_beats(np.array([0, 2, 9]), everyone),  # the last loses already
+    )
+    np.testing.assert_array_equal(beats, [[0, 0, 1], [1, 0, 1], [0, 0, 0]])
+    assert not np.any(beats & beats.T)
+
+
+def test_a_margin_ties_what_is_near_and_nan_ties_with_all():
+    values, among = np.array([1.0, 1.5, 2.5, np.nan, 9.0]), np.array([True] * 4 + [False])
+    beats = np.asarray(larger_beats(values, among, margin=1.0))
+    np.testing.assert_array_equal(np.argwhere(beats), [[2, 0]])
 
 
 def test_groups_do_not_meet():

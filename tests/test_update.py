@@ -13,22 +13,26 @@ import pytest
 from episodes import CORRECT, INCORRECT, INFRA_ERROR, Episode, episode
 from tiny_policy import split, tiny
 
+from leap_jax.algorithm.objective import Objective
 from leap_jax.policy import transformer
-from leap_jax.update import Learner, Objective, global_count, micro_batches, to_batch
+from leap_jax.update import Learner, global_count, micro_batches, to_batch
 
 GRAPHDEF, PARAMS = split(tiny(layers=1), seed=1)
 MAX_TURNS, LONGEST = 3, 16
 PACKED = 4 * LONGEST  # a row of several episodes
 CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.28, 0.9
 CONSTANTS = Objective(
-    temperature=TEMPERATURE,
     clip_low=CLIP_LOW,
     clip_high=CLIP_HIGH,
-    kl_coef=0.0,
-    aggregation="token",
+    dual_clip=None,
     ratio="token",
+    aggregation="token",
     constant_tokens=9,
-    chunk=8,
+    kl_coef=0.0,
+    kl_estimator="k3",
+    token_veto=None,
+    geometric_margin=None,
+    mirror_pop=None,
 )
 # Two groups of four: single and multi-turn episodes, one that could not be judged, one that earned nothing.
 GROUPS = [
@@ -62,6 +66,7 @@ def learner(
     constants: Objective = CONSTANTS,
     *,
     optimizer: optax.GradientTransformation | None = None,
+    sequence: str = "rollout",
     updates_per_step: int = 1,
     micro_batch_rows: int = 2,
     row_tokens: int = PACKED,
@@ -70,6 +75,9 @@ def learner(
         GRAPHDEF,
         optimizer or gradient_keeper(),
         constants,
+        sequence=sequence,
+        temperature=TEMPERATURE,
+        chunk=8,
         updates_per_step=updates_per_step,
         micro_batch_rows=micro_batch_rows,
         row_tokens=row_tokens,
@@ -117,19 +125,26 @@ def spread(one: Episode, advantages) -> tuple[np.ndarray, ...]:
     return tuple(np.array(c, d) for c, d in zip(zip(*rows, strict=True), ("i4", "?", "f4", "f4"), strict=True))
 
 
-def loop_gradient(groups=GROUPS, advantages=ADVANTAGES, aggregation="token"):
-    """The gradient of the mean loss: one episode after another, every valid one counts."""
-    total, count = jax.tree.map(jnp.zeros_like, PARAMS), 0
+def loop_gradient(groups=GROUPS, advantages=ADVANTAGES, aggregation="token", sequence="rollout", dropped=frozenset()):
+    """The gradient of the mean loss: one sequence after another, every valid one counts, the `dropped` numbers too."""
+    total, count, number = jax.tree.map(jnp.zeros_like, PARAMS), 0, 0
     for one, weights in zip(
         (e for group in groups for e in group), np.reshape(advantages, (-1, MAX_TURNS)), strict=True
     ):
         if any(turn.verdict.outcome is INFRA_ERROR for turn in one.turns):
             continue
-        tokens = sum(len(turn.response_ids) for turn in one.turns)
-        scale = {"token": 1, "sequence": 1 / tokens, "constant": 1 / CONSTANTS.constant_tokens}[aggregation]
-        count += tokens if aggregation == "token" else 1
-        part = loop_gradient_of_sum(PARAMS, *spread(one, weights))
-        total = jax.tree.map(lambda a, b: a + scale * b, total, part)  # noqa: B023
+        lengths = [len(turn.response_ids) for turn in one.turns]
+        parts = [range(len(lengths))] if sequence == "rollout" else [[t] for t in range(len(lengths))]
+        for turns in parts:  # of one sequence
+            tokens = sum(lengths[t] for t in turns)
+            divisors = {"sequence": tokens, "constant": CONSTANTS.constant_tokens}
+            count += tokens if aggregation == "token" else 1
+            here = [weights[t] if t in turns else 0.0 for t in range(MAX_TURNS)]  # no advantage, no gradient
+            if number not in dropped:
+                part = loop_gradient_of_sum(PARAMS, *spread(one, here))
+                scale = 1 / divisors.get(aggregation, 1)
+                total = jax.tree.map(lambda a, b: a + scale * b, total, part)  # noqa: B023
+            number += 1
     return jax.tree.map(lambda leaf: leaf / count, total)
 
 
@@ -139,20 +154,59 @@ def assert_close(found, expected, tolerance=2e-5):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale), found, expected)
 
 
-@pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
-def test_the_gradient_is_that_of_a_loop_over_episodes(aggregation):
+@pytest.mark.parametrize("sequence", ["rollout", "turn"])
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "sequence_sum", "constant"])
+def test_the_gradient_is_that_of_a_loop_over_sequences(aggregation, sequence):
     """So prompt and feedback tokens earn nothing, invalid episodes count nowhere, skipping zeros changes nothing."""
-    found, values = gradient(learner(CONSTANTS._replace(aggregation=aggregation)))
-    assert_close(found, loop_gradient(aggregation=aggregation))
+    found, values = gradient(learner(CONSTANTS._replace(aggregation=aggregation), sequence=sequence))
+    assert_close(found, loop_gradient(aggregation=aggregation, sequence=sequence))
     assert values["gradient_norm"] == pytest.approx(float(optax.tree.norm(found)), rel=1e-5)
 
 
+@pytest.mark.parametrize("sequence", ["rollout", "turn"])
+def test_a_dropped_sequence_has_no_gradient_and_counts_in_the_divisor(sequence):
+    """The veto's limit is the median of the smallest ratios of a sequence, so that it drops half of them."""
+    valid = [(e, a) for e, a in zip(EPISODES, ADVANTAGES.reshape(-1, MAX_TURNS), strict=True) if e.valid]
+    smallest = []
+    for one, _ in valid:
+        gaps = loop_log_ratios(*spread(one, [1.0] * MAX_TURNS)[:3])
+        edges = np.cumsum([0] + [len(turn.response_ids) for turn in one.turns])
+        per_turn = [min(gaps[a:b]) for a, b in pairwise(edges)]
+        smallest += per_turn if sequence == "turn" else [min(per_turn)]
+    limit = float(np.median(smallest)) + 1e-4
+    dropped = {number for number, gap in enumerate(smallest) if gap < limit}
+    assert 0 < len(dropped) < len(smallest)
+    constants = CONSTANTS._replace(aggregation="sequence", token_veto=float(np.exp(limit)))
+    found, values = gradient(learner(constants, sequence=sequence, micro_batch_rows=1, row_tokens=LONGEST))
+    assert_close(found, loop_gradient(aggregation="sequence", sequence=sequence, dropped=dropped))
+    computed = [
+        n for n, a in enumerate(a for e, a in valid for _ in (e.turns if sequence == "turn" else [e])) if a.any()
+    ]
+    assert values["filtered_share"] == pytest.approx(np.mean([n in dropped for n in computed]))
+
+
+def loop_log_ratios(tokens, is_response, sampled) -> list[float]:
+    """log pi - log pi_sampled of the response tokens of one episode."""
+    positions, segment = jnp.arange(LONGEST)[None], jnp.ones((1, LONGEST), jnp.int32)
+    hidden = transformer.forward(GRAPHDEF, PARAMS, jnp.asarray(tokens)[None], positions, segment)
+    logits = transformer.unembed(GRAPHDEF, PARAMS, hidden)[0] / TEMPERATURE
+    logprobs = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits))[:-1], tokens[1:, None], axis=1)[:, 0]
+    return (logprobs - sampled[1:])[is_response[1:]].tolist()
+
+
 @pytest.mark.parametrize(("micro_batch_rows", "row_tokens"), [(1, LONGEST), (3, 40)])
-@pytest.mark.parametrize("ratio", ["token", "sequence"])
-def test_micro_batches_and_packing_change_nothing(micro_batch_rows, row_tokens, ratio):
-    constants = CONSTANTS._replace(ratio=ratio)
-    expected, expected_values = gradient(learner(constants))
-    found, values = gradient(learner(constants, micro_batch_rows=micro_batch_rows, row_tokens=row_tokens))
+@pytest.mark.parametrize(
+    ("changes", "sequence"),
+    [
+        ({}, "rollout"),
+        ({"ratio": "sequence"}, "rollout"),
+        ({"ratio": "sequence", "mirror_pop": 0.8, "dual_clip": 1.5}, "turn"),
+    ],
+)
+def test_micro_batches_and_packing_change_nothing(micro_batch_rows, row_tokens, changes, sequence):
+    constants, sizes = CONSTANTS._replace(**changes), {"micro_batch_rows": micro_batch_rows, "row_tokens": row_tokens}
+    expected, expected_values = gradient(learner(constants, sequence=sequence))
+    found, values = gradient(learner(constants, sequence=sequence, **sizes))
     assert_close(found, expected)
     assert values == pytest.approx(expected_values, rel=1e-4, abs=1e-6)
 
@@ -231,9 +285,13 @@ def test_updates_per_step_are_one_after_another_by_prompt():
 
 
 def test_the_count_of_an_update():
-    assert global_count(EPISODES, "token") == sum(len(t.response_ids) for e in EPISODES for t in e.turns)
-    assert global_count(EPISODES, "sequence") == global_count(EPISODES, "constant") == 8
-    assert global_count([], "token") == 1
+    for sequence in ("rollout", "turn"):
+        tokens = sum(len(t.response_ids) for e in EPISODES for t in e.turns)
+        assert global_count(EPISODES, "token", sequence) == tokens
+        assert global_count([], "token", sequence) == global_count([], "sequence", sequence) == 1
+    for aggregation in ("sequence", "sequence_sum", "constant"):
+        assert global_count(EPISODES, aggregation, "rollout") == 8
+        assert global_count(EPISODES, aggregation, "turn") == sum(len(e.turns) for e in EPISODES) == 14
 
 
 def episodes_of(batch):
@@ -247,27 +305,33 @@ def episodes_of(batch):
 
 def test_micro_batches_hold_every_episode_once_in_one_shape():
     pairs = list(zip(EPISODES, ADVANTAGES.reshape(-1, MAX_TURNS), strict=True))
-    batches = list(micro_batches(pairs, 2, 40))
+    batches = list(micro_batches(pairs, 2, 40, "rollout"))
     assert len(batches) > 1 and {batch.tokens.shape for batch in batches} == {(2, 40)}
     found = [tokens for batch in batches for tokens in episodes_of(batch)]
     assert sorted(found) == sorted(spread(one, [0] * 3)[0][: one.num_tokens].tolist() for one in EPISODES)
 
 
-def test_a_batch_puts_everything_at_response_tokens_only():
+@pytest.mark.parametrize("sequence", ["rollout", "turn"])
+def test_a_batch_puts_everything_at_response_tokens_only(sequence):
     """Two episodes in the first row, one in the second, room for another."""
     members = [[(EPISODES[i], ADVANTAGES.reshape(-1, MAX_TURNS)[i]) for i in row] for row in ((2, 1), (0,))]
-    batch = to_batch(members, 2, 2 * LONGEST)
+    batch = to_batch(members, 2, 2 * LONGEST, sequence)
     assert episodes_of(batch) == [spread(EPISODES[i], [0] * 3)[0][: EPISODES[i].num_tokens].tolist() for i in (2, 1, 0)]
-    places = []
-    for number, (one, weights) in enumerate(members[0] + members[1]):
-        tokens, is_response, sampled, advantage = spread(one, weights)
-        count = is_response.sum()
-        place = batch.place[number, :count]
-        rows, columns = place // (2 * LONGEST), batch.response_index.reshape(-1)[place]
-        np.testing.assert_array_equal(batch.tokens[rows, columns], tokens[is_response])
-        np.testing.assert_array_equal(batch.sampled_logprobs[number, :count], sampled[is_response])
-        np.testing.assert_array_equal(batch.advantages[number, :count], advantage[is_response])
-        assert (batch.place[number, count:] == -1).all()
-        places += place.tolist()
+    places, number = [], 0
+    for one, weights in members[0] + members[1]:
+        tokens, is_response, sampled, advantage = (values[: one.num_tokens] for values in spread(one, weights))
+        lengths = [len(turn.response_ids) for turn in one.turns]
+        start = 0
+        for count in [sum(lengths)] if sequence == "rollout" else lengths:
+            place = batch.place[number, :count]
+            rows, columns = place // (2 * LONGEST), batch.response_index.reshape(-1)[place]
+            its = np.flatnonzero(is_response)[start : start + count]
+            np.testing.assert_array_equal(batch.tokens[rows, columns], tokens[its])
+            np.testing.assert_array_equal(batch.sampled_logprobs[number, :count], sampled[its])
+            np.testing.assert_array_equal(batch.advantages[number, :count], advantage[its])
+            assert (batch.place[number, count:] == -1).all()
+            places += place.tolist()
+            number, start = number + 1, start + count
+    assert number == (3 if sequence == "rollout" else 6)
     assert len(set(places)) == len(places) == (batch.response_index >= 0).sum()
-    assert (batch.place[3:] == -1).all()
+    assert (batch.place[number:] == -1).all()

@@ -1,6 +1,8 @@
-"""Rewards to advantages over the valid rollouts of a group: `(rewards [P, G], valid [P, G]) -> [P, G]`.
+"""Values (rewards, or returns) to advantages: each against a baseline of its peers.
 
-Invalid rollouts, and groups with fewer than two valid ones, get 0: never in a baseline, never in the loss.
+A rule compares along the last axis: `(values [.., N], present [.., N]) -> [.., N]`. Those not present are in no
+baseline and get 0. What stands along that axis is for `over_group` or `over_turn` to choose. Rollouts that cannot be
+compared (`groups.comparable`) should not be present.
 """
 
 from __future__ import annotations
@@ -13,27 +15,31 @@ import jax.numpy as jnp
 STD_EPSILON = 1e-6  # far below any std but 0: that of 0/1 rewards is at least sqrt(G - 1)/G
 
 
-def none(rewards, valid):
-    """Take the reward itself: the tournament's own choice, being centred and scaled already."""
-    return _keep_comparable(rewards, valid)
+def none(values, present):
+    """Take the value itself: the tournament's own choice, being centred and scaled already."""
+    return _of_present(values, present)
 
 
-def mean(rewards, valid):
-    """Subtract the group mean (Dr.GRPO): A = r - mean(r)."""
-    return _keep_comparable(_centred(rewards, valid), valid)
+def mean(values, present):
+    """Subtract the mean (Dr.GRPO): A = r - mean(r)."""
+    return _of_present(_centred(values, present), present)
 
 
-def mean_std(rewards, valid):
-    """Standardise over the group (GRPO): A = (r - mean(r)) / (std(r) + 1e-6), with the population std."""
-    centred = _centred(rewards, valid)
-    std = jnp.sqrt(_masked_mean(centred**2, valid))
-    return _keep_comparable(centred / (std + STD_EPSILON), valid)
+def mean_std(values, present):
+    """Standardise (GRPO): A = (r - mean(r)) / (std(r) + 1e-6), with the population std."""
+    centred = _centred(values, present)
+    std = jnp.sqrt(_masked_mean(centred**2, present))
+    return _of_present(centred / (std + STD_EPSILON), present)
 
 
-def leave_one_out(rewards, valid):
-    """Subtract the mean of the others (RLOO): A_i = r_i - mean_{j != i} r_j."""
-    count = jnp.sum(valid, axis=-1, keepdims=True)
-    return _keep_comparable(_centred(rewards, valid) * (count / jnp.maximum(count - 1, 1)), valid)
+def leave_one_out(values, present):
+    """Subtract the mean of the others (RLOO): A_i = r_i - mean_{j != i} r_j.
+
+    One alone has no others: its baseline is 0 and A = r, as in Dr.Kernel's code (the last rollout still debugging).
+    """
+    count = jnp.sum(present, axis=-1, keepdims=True)
+    others = _centred(values, present) * (count / jnp.maximum(count - 1, 1))
+    return _of_present(jnp.where(count == 1, values, others), present)
 
 
 ADVANTAGES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -44,19 +50,32 @@ ADVANTAGES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 }
 
 
-def _centred(rewards, valid):
-    # Measured from the smallest reward, so that equal rewards give exactly 0 and not a rounding residue
+def over_group(rule, values, present):
+    """Compare all that one prompt brought: G rollouts [P, G], or their G * T turns [P, G, T] pooled (Kevin)."""
+    prompts = values.shape[0]
+    return rule(values.reshape(prompts, -1), present.reshape(prompts, -1)).reshape(values.shape)
+
+
+def over_turn(rule, values, present):
+    """Compare the rollouts of a prompt at the same turn: [P, G, T], the N_t that took turn t (TRLOO, Dr.Kernel)."""
+    return rule(values.swapaxes(1, 2), present.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+OVER = {"group": over_group, "turn": over_turn}
+
+
+def _centred(values, present):
+    # Measured from the smallest value, so that equal values give exactly 0 and not a rounding residue
     # that a division by the std would blow up.
-    lowest = jnp.min(jnp.where(valid, rewards, jnp.inf), axis=-1, keepdims=True)
-    above_lowest = jnp.where(valid, rewards, 0.0) - jnp.where(jnp.isfinite(lowest), lowest, 0.0)
-    return above_lowest - _masked_mean(above_lowest, valid)
+    lowest = jnp.min(jnp.where(present, values, jnp.inf), axis=-1, keepdims=True)
+    above_lowest = jnp.where(present, values, 0.0) - jnp.where(jnp.isfinite(lowest), lowest, 0.0)
+    return above_lowest - _masked_mean(above_lowest, present)
 
 
-def _masked_mean(values, valid):
-    count = jnp.maximum(jnp.sum(valid, axis=-1, keepdims=True), 1)
-    return jnp.sum(jnp.where(valid, values, 0.0), axis=-1, keepdims=True) / count
+def _masked_mean(values, present):
+    count = jnp.maximum(jnp.sum(present, axis=-1, keepdims=True), 1)
+    return jnp.sum(jnp.where(present, values, 0.0), axis=-1, keepdims=True) / count
 
 
-def _keep_comparable(advantages, valid):
-    comparable = valid & (jnp.sum(valid, axis=-1, keepdims=True) >= 2)
-    return jnp.where(comparable, advantages, 0.0).astype(jnp.float32)
+def _of_present(advantages, present):
+    return jnp.where(present, advantages, 0.0).astype(jnp.float32)

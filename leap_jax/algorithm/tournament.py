@@ -4,6 +4,9 @@
 
 Zero-sum over the group, in [-1, 1], free of any reward scale. With two tiers it equals the leave-one-out
 (RLOO) advantage of a 0/1 reward, so neither a mean nor a std belongs after it.
+
+A rule of comparison gives `beats [.., G, G]` bool, True at [.., i, j] where i beats j. Rules are put one behind
+the other by `first_decides`; only valid rollouts meet.
 """
 
 from __future__ import annotations
@@ -12,12 +15,27 @@ import jax.numpy as jnp
 
 
 def earlier_pass_beats(first_pass, valid):
-    """Let the earlier first pass win; equal turns tie. first_pass, valid: [.., G] -> [.., G, G] bool.
+    """Let the earlier first pass win; equal turns tie. first_pass, valid: [.., G] -> [.., G, G] bool."""
+    return larger_beats(-first_pass, valid)
 
-    Entry [.., i, j] is True where i beats j. Only valid rollouts meet.
+
+def larger_beats(values, among, *, margin: float = 0.0):
+    """Let the larger value win where it is larger by more than `margin`; NaN ties with everything.
+
+    values, among: [.., G] -> [.., G, G] bool; only rollouts in `among` meet. With a margin it is not transitive
+    (a ties with b and b with c, yet a beats c), but still zero-sum.
     """
-    earlier = first_pass[..., :, None] < first_pass[..., None, :]
-    return earlier & valid[..., :, None] & valid[..., None, :]
+    ahead = values[..., :, None] - values[..., None, :] > margin
+    return ahead & among[..., :, None] & among[..., None, :]
+
+
+def first_decides(*rules):
+    """Let each pair be decided by the first rule in which one beats the other. [.., G, G] bool each, and back."""
+    beats = jnp.zeros_like(rules[0])
+    for rule in rules:
+        undecided = ~(beats | jnp.swapaxes(beats, -1, -2))
+        beats = beats | (rule & undecided)
+    return beats
 
 
 def relative_rewards(beats, valid):

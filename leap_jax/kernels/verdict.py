@@ -101,7 +101,13 @@ class Verdict:
     hidden_total: int = 0
     resources: dict[str, KernelResources] = field(default_factory=dict)
     time_us: float | None = None  # at the timing shape; None where the device gives none
+    baseline_us: float | None = None  # of the task's baseline answer, beside it
     seconds: dict[str, float] = field(default_factory=dict)  # wall time by stage
+
+    @property
+    def checks_share(self) -> float:
+        """Share of the task's checks that passed; 0 where none ran."""
+        return self.checks_passed / self.checks_total if self.checks_total else 0.0
 
     @property
     def passed(self) -> bool:
