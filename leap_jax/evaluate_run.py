@@ -163,7 +163,7 @@ def _sample(
             step=step,
         )
         refuse_infra_errors(config, groups)
-        records = run_folder.evaluation_records(step, groups)
+        records = run_folder.evaluation_records(step, groups, policy.tokenizer)
         return records, _baseline_times(pool, tasks, records)
 
 

@@ -10,8 +10,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import rich.console
 import rich.progress
@@ -19,6 +21,7 @@ from absl import logging
 from tensorboardX import SummaryWriter
 
 from leap_jax.checkpoint import CheckpointError
+from leap_jax.reading import visible
 
 Number = int | float
 
@@ -32,6 +35,24 @@ LIVE = (
     ("loss", "loss", "{:.3f}"),  # of the cold start, as is the next
     ("tok/s", "tokens_per_second", "{:.0f}"),
 )
+
+
+# TensorBoard folds curves by what stands before the first slash: one fold for each question that is asked of a run.
+CURVES = {
+    "eval/heldout/outcome/": "heldout_outcome/",
+    "eval/heldout/": "heldout/",
+    "train/outcome/": "outcome/",
+    **{
+        f"train/{name}": f"{fold}/{name}"
+        for fold, names in {
+            "gate": "open_share easy_share catastrophic_share zero_signal_share recovery",
+            "policy": "entropy kl_sampled_abs_max kl_sampled kl clip_fraction gradient_norm learning_rate loss",
+            "throughput": "tokens_per_second verdicts_per_second",
+        }.items()
+        for name in names.split()
+    },
+}
+SAMPLE_CHARS = 2000  # of a response, and of a feedback, in TensorBoard's text
 
 
 class MetricsWriter:
@@ -54,9 +75,14 @@ class MetricsWriter:
             if record[name] is None:
                 logging.warning("step %d: metric %s is %s", step, name, values[name])
             else:
-                self._curves.add_scalar(name.replace("@", "_at_"), record[name], step)  # TensorBoard has no @
+                self._curves.add_scalar(curve_name(name), record[name], step)
         append_jsonl(self._path, {"step": step, **record})
         self._curves.flush()
+
+    def write_samples(self, step: int, turns: Sequence[Mapping[str, Any]]) -> None:
+        """Show a passing and a failing rollout of a step, of its records, as texts in TensorBoard."""
+        for name, text in sample_texts(turns).items():
+            self._curves.add_text(f"rollout/{name}", text, step)
 
     def close(self) -> None:
         """Finish the TensorBoard file."""
@@ -67,6 +93,36 @@ class MetricsWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def curve_name(metric: str) -> str:
+    """What TensorBoard calls a metric: in its fold, and without an @, which it has not."""
+    prefix = next((prefix for prefix in CURVES if metric.startswith(prefix)), "")
+    return (CURVES[prefix] + metric[len(prefix) :] if prefix else metric).replace("@", "_at_")
+
+
+def sample_texts(turns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """{"passing": Markdown, "failing": Markdown}, each of the first of the longest such rollouts; absent if none.
+
+    A record for every turn, those of a rollout one after another. Code is indented, so that no text ends its block.
+    """
+    rollouts = [list(of) for _, of in groupby(turns, key=lambda turn: (turn["prompt"], turn["rollout"]))]
+    texts = {}
+    for name, passes in (("passing", True), ("failing", False)):
+        some = [rollout for rollout in rollouts if (rollout[-1]["outcome"] == "correct") is passes]
+        if some:
+            texts[name] = "\n\n".join(_markdown(turn) for turn in max(some, key=len))
+    return texts
+
+
+def _markdown(turn: Mapping[str, Any]) -> str:
+    def block(text: str) -> str:
+        cut = visible(text[:SAMPLE_CHARS]) + (" ..." if len(text) > SAMPLE_CHARS else "")
+        return "\n".join(f"    {line}" for line in cut.split("\n"))
+
+    said = (block(turn[name]) for name in ("response", "feedback") if turn[name])
+    earned = f"reward {turn['reward']:.3g}, advantage {turn['advantage']:.3g}"
+    return "\n\n".join((f"**{turn['task']}, turn {turn['turn']}: {turn['outcome']}** ({earned})", *said))
 
 
 def finite(value: Number) -> Number | None:

@@ -17,7 +17,10 @@ from ml_collections import ConfigDict
 from experiments import leap
 from leap_jax.checkpoint import CheckpointError, write_text
 from leap_jax.experiment import flatten
+from leap_jax.policy.tokenizer import Tokenizer
 from leap_jax.rollout import Episode
+
+LOGPROB_DIGITS = 2
 
 
 def claim(workdir: Path, config: ConfigDict) -> None:
@@ -62,7 +65,11 @@ def locked(workdir: Path) -> Iterator[None]:
 
 
 def rollout_records(
-    step: int, groups: Sequence[Sequence[Episode]], rewards: np.ndarray, advantages: np.ndarray
+    step: int,
+    groups: Sequence[Sequence[Episode]],
+    rewards: np.ndarray,
+    advantages: np.ndarray,
+    tokenizer: Tokenizer,
 ) -> Iterator[dict[str, Any]]:
     """One record for every turn: what was asked, written, said and earned.
 
@@ -73,12 +80,19 @@ def rollout_records(
         for g, episode in enumerate(group):
             for t in range(len(episode.turns)):
                 earned = {"reward": float(rewards[p, g, t]), "advantage": float(advantages[p, g, t])}
-                yield turn_record(step, p, g, t, episode) | earned
+                yield turn_record(step, p, g, t, episode, tokenizer) | earned
 
 
-def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: Episode) -> dict[str, Any]:
-    """What one turn was, without what it earned."""
+def turn_record(
+    step: int, prompt: int, rollout: int, turn_index: int, episode: Episode, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """What one turn was, without what it earned.
+
+    `token_lengths` cuts the response, in characters, into the tokens that `logprobs` are of. A first turn has the
+    text of its prompt.
+    """
     turn = episode.turns[turn_index]
+    asked = {"prompt_text": tokenizer.decode(episode.prompt_ids)} if turn_index == 0 else {}
     return {
         "step": step,
         "task": episode.task,
@@ -86,6 +100,7 @@ def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: 
         "prompt": prompt,
         "rollout": rollout,
         "turn": turn_index + 1,
+        **asked,
         "response": turn.text,
         "response_tokens": len(turn.response_ids),
         "truncated": turn.truncated,
@@ -93,13 +108,15 @@ def turn_record(step: int, prompt: int, rollout: int, turn_index: int, episode: 
         "stage": turn.verdict.stage,
         "time_us": turn.verdict.time_us,
         "feedback": turn.feedback,
+        "token_lengths": tokenizer.token_lengths(turn.response_ids),
+        "logprobs": [round(float(logprob), LOGPROB_DIGITS) + 0.0 for logprob in turn.sampled_logprobs],  # no -0.0
     }
 
 
-def evaluation_records(step: int, groups: Sequence[Sequence[Episode]]) -> list[dict[str, Any]]:
+def evaluation_records(step: int, groups: Sequence[Sequence[Episode]], tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """One record for every turn of an evaluation, in order."""
     return [
-        turn_record(step, p, g, t, episode)
+        turn_record(step, p, g, t, episode, tokenizer)
         for p, group in enumerate(groups)
         for g, episode in enumerate(group)
         for t in range(len(episode.turns))

@@ -126,10 +126,11 @@ def train(config: ConfigDict, workdir: Path) -> None:
                 "system/compilations": actor.sampler.compilations + learner.compilations,
                 "system/peak_memory_gib": peak_memory_bytes() / 2**30,
             }
-            append_jsonl(
-                workdir / "rollouts.jsonl",
-                *run_folder.rollout_records(step, rollouts.episodes, rewards, advantages),
+            turns = list(
+                run_folder.rollout_records(step, rollouts.episodes, rewards, advantages, actor.tokenizer),
             )
+            append_jsonl(workdir / "rollouts.jsonl", *turns)
+            writer.write_samples(step, turns)
             writer.write(step, values)
             bar.update(step, values, total=round(step / progress))
             if step % config.checkpoint.every_steps == 0 or BEST_METRIC in values:
@@ -149,7 +150,7 @@ def run_evaluation(config: ConfigDict, actor: Actor, params: Any, workdir: Path,
         actor, params, tasks, samples=limits.samples, max_turns=limits.max_turns, seed=config.seed, step=step
     )
     refuse_infra_errors(config, groups)
-    records = run_folder.evaluation_records(step, groups)
+    records = run_folder.evaluation_records(step, groups, actor.tokenizer)
     values = {f"eval/heldout/{name}": value for name, value in scores(to_results(records, limits.max_turns))}
     run_folder.write_evaluation(workdir, f"step_{step:06d}", records)
     shown = [f"acc@{t} {values.get(f'eval/heldout/acc@{t}', math.nan):.1%}" for t in range(1, limits.max_turns + 1)]

@@ -13,11 +13,13 @@ from leap_jax.algorithm.gate import Outcomes
 from leap_jax.evaluate import Results, by_kind, differences, every_group, ratios, scores, speeds, to_results
 from leap_jax.kernels.generator import compose, seeds
 from leap_jax.kernels.suite import SUITE
+from leap_jax.policy.tokenizer import Tokenizer
 from leap_jax.rollout import Episode, to_groups
 from leap_jax.run_folder import evaluation_records
 from leap_jax.statistics import interval
 from leap_jax.task_sets import kinds, task_names
 
+TOKENIZER = Tokenizer.train(["text"], 300)
 # Two tasks of four episodes: 2 pass at turn 1, 1 at turn 2, 1 at turn 3, 2 never, 2 cannot be judged.
 GROUPS = [
     [episode(CORRECT), episode(CORRECT), episode(INCORRECT, CORRECT), episode(INCORRECT, INFRA_ERROR)],
@@ -31,7 +33,7 @@ GROUPS = [
 
 
 def results(groups, max_turns: int) -> Results:
-    return to_results(evaluation_records(0, groups), max_turns)
+    return to_results(evaluation_records(0, groups, TOKENIZER), max_turns)
 
 
 def test_results_are_what_the_episodes_say():

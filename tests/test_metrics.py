@@ -82,6 +82,55 @@ def test_curves_after_the_restored_step_are_purged(tmp_path):
     assert starts == [3]
 
 
+@pytest.mark.parametrize(
+    ("metric", "curve"),
+    [
+        ("eval/heldout/acc@1", "heldout/acc_at_1"),
+        ("eval/heldout/outcome/correct", "heldout_outcome/correct"),
+        ("train/outcome/hack", "outcome/hack"),
+        ("train/acc@1", "train/acc_at_1"),
+        ("train/open_share", "gate/open_share"),
+        ("train/kl", "policy/kl"),
+        ("train/kl_sampled_abs_max", "policy/kl_sampled_abs_max"),
+        ("seconds/generate", "seconds/generate"),
+    ],
+)
+def test_curves_are_folded_by_what_they_tell(metric, curve):
+    assert metrics.curve_name(metric) == curve
+
+
+def turn_record(rollout: int, turn: int, outcome: str, response: str = "code", feedback: str = "") -> dict:
+    record = {"step": 1, "task": "relu", "prompt": 0, "rollout": rollout, "turn": turn, "outcome": outcome}
+    return record | {"response": response, "feedback": feedback, "reward": 0.5, "advantage": -0.25}
+
+
+def test_a_passing_and_a_failing_rollout_are_texts_in_tensorboard(tmp_path):
+    turns = [
+        turn_record(0, 1, "correct"),
+        turn_record(1, 1, "incorrect", "first\n```\n# heading", "wrong"),
+        turn_record(1, 2, "correct", "second"),
+        turn_record(2, 1, "incorrect", "\x1b[2J" + "x" * 100_000),
+    ]
+    with metrics.MetricsWriter(tmp_path) as writer:
+        writer.write_samples(1, turns)
+        writer.write_samples(2, turns[:1])  # all pass
+    shown = {
+        (event.step, value.tag): value.tensor.string_val[0].decode()
+        for event in events(tmp_path)
+        for value in event.summary.value
+    }
+    assert shown.keys() == {
+        (s, f"rollout/{n}/text_summary") for s, n in ((1, "passing"), (1, "failing"), (2, "passing"))
+    }
+    assert shown[1, "rollout/passing/text_summary"] == (
+        "**relu, turn 1: incorrect** (reward 0.5, advantage -0.25)\n\n"
+        "    first\n    ```\n    # heading\n\n    wrong\n\n"  # indented: the model's fence ends nothing
+        "**relu, turn 2: correct** (reward 0.5, advantage -0.25)\n\n    second"
+    )
+    failing = shown[1, "rollout/failing/text_summary"]
+    assert "\x1b" not in failing and failing.endswith("xxx ...") and len(failing) < 2100
+
+
 def test_truncation_works_on_any_lines_with_a_step(tmp_path):
     path = tmp_path / "rollouts.jsonl"
     for step in (0, 0, 1, 1, 2):

@@ -83,3 +83,19 @@ def test_training_repeats_and_files_hold_everything(tmp_path):
 def test_a_vocabulary_smaller_than_the_bytes_is_refused():
     with pytest.raises(ValueError, match="vocab_size=200"):
         Tokenizer.train(CORPUS, vocab_size=200)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, TOKENIZER.vocab_size - 1), max_size=12) | st.text().map(TOKENIZER.encode_answer))
+def test_token_lengths_cut_the_text_whatever_the_ids(ids):
+    """Ids of half a character and of bytes that are no UTF-8 too."""
+    lengths = TOKENIZER.token_lengths(ids)
+    assert len(lengths) == len(ids)
+    assert sum(lengths) == len(TOKENIZER.decode(ids))
+
+
+def test_token_lengths_of_halves_of_a_character():
+    ids = TOKENIZER.encode_answer("a€b")  # the sign is three bytes, each an id of its own
+    assert [TOKENIZER.decode([i]) for i in ids] == ["a", "\ufffd", "\ufffd", "\ufffd", "b", ""]
+    assert TOKENIZER.token_lengths(ids) == [1, 0, 0, 1, 1, 0]
+    assert TOKENIZER.token_lengths(ids[:2]) == [1, 1]  # cut within it: the decoder writes a replacement

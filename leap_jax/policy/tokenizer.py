@@ -8,6 +8,7 @@ all others, so no text encodes to one.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import re
 from collections import Counter
@@ -21,6 +22,10 @@ SPECIALS = ("pad", "end", "task", "answer", "feedback")
 # A line with the newline before it, or its start up to a colon and the rest.
 LINES = re.compile(r"\n?[^\n?:]+:|\n?[^\n]+|\n")
 WORDS = r"\n *[A-Za-z_]*(?: =)?| ?[A-Za-z_]\w*\(?| ?\d+(?:\.\d+)?f?| ?[^\sA-Za-z_0-9]+|\s+"
+# The characters that byte-level BPE writes bytes as: printable ones as themselves, the others from U+0100 on.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(0x100) if byte not in _PRINTABLE]
+BYTE = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
 COMMON_SHARE = 0.01  # a line in at least this share of the texts becomes one token,
 COMMON_VOCABULARY = 0.25  # and such lines take at most this share of the vocabulary
 
@@ -85,6 +90,21 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, without the special ones; bytes that are not UTF-8 become U+FFFD."""
         return self._bpe.decode([i for i in ids if i < self.pad_id])
+
+    def token_lengths(self, ids: Sequence[int]) -> list[int]:
+        """How many characters of `decode(ids)` each id adds: none if special, or if it ends within a character."""
+        utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        lengths = [len(utf8.decode(self._bytes(i))) for i in ids]
+        if lengths:
+            lengths[-1] += len(utf8.decode(b"", final=True))
+        return lengths
+
+    def _bytes(self, token: int) -> bytes:
+        """The bytes of an id as the decoder sees them; of a special one, none."""
+        if token >= self.pad_id:
+            return b""
+        text = self._bpe.id_to_token(token)
+        return bytes(map(BYTE.get, text)) if BYTE.keys() >= set(text) else text.encode()
 
     def _encode(self, text: str) -> list[int]:
         return self._bpe.encode(text).ids
