@@ -126,9 +126,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
                 "system/compilations": actor.sampler.compilations + learner.compilations,
                 "system/peak_memory_gib": peak_memory_bytes() / 2**30,
             }
-            turns = list(
-                run_folder.rollout_records(step, rollouts.episodes, rewards, advantages, actor.tokenizer),
-            )
+            turns = list(run_folder.rollout_records(step, rollouts.episodes, rewards, advantages, actor.tokenizer))
             append_jsonl(workdir / "rollouts.jsonl", *turns)
             writer.write_samples(step, turns)
             writer.write(step, values)

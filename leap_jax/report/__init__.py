@@ -1,0 +1,1 @@
+"""Run folders to one self-contained HTML page: `python -m leap_jax.report runs/*`."""
