@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
@@ -27,6 +27,7 @@ from rich.table import Table
 from leap_jax import budget
 from leap_jax.experiment import ConfigError, flatten, load
 from leap_jax.interrupt import Interrupt
+from leap_jax.reading import ReadError, read_metrics
 from leap_jax.trainer_process import TrainerProcess
 
 POLL_SECONDS = 1.0
@@ -64,11 +65,9 @@ class Run:
 
     def read(self) -> None:
         """Take in the metrics that the run has written so far."""
-        path = self.workdir / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        for line in lines:
-            if line.endswith("\n"):  # the last one may be half written
-                self.metrics |= json.loads(line)
+        with suppress(ReadError):  # there is none yet, or it is damaged: the run itself will say so
+            for values in read_metrics(self.workdir):
+                self.metrics |= values
 
     def is_complete(self) -> bool:
         """Whether this very config has spent its budget and left its last checkpoint."""

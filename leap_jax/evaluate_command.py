@@ -27,6 +27,7 @@ from leap_jax.evaluate import differences
 from leap_jax.evaluate_run import Settings, evaluate_run
 from leap_jax.experiment import ConfigError
 from leap_jax.kernels.compiler import CompilerUnavailable
+from leap_jax.reading import ReadError, json_lines
 from leap_jax.task_sets import GRAMMAR, task_names
 from leap_jax.train import BEST_METRIC, RunError
 
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             evaluate_run(run, config, settings, flags.step) for run, config in zip(flags.runs, configs, strict=True)
         ]
         curves = training_curves(flags.runs, flags.metric, flags.threshold)
-    except (CheckpointError, CompilerUnavailable, ConfigError, RunError, OSError) as error:
+    except (CheckpointError, CompilerUnavailable, ConfigError, ReadError, RunError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     except KeyboardInterrupt:
@@ -104,7 +105,7 @@ def training_curves(runs: Sequence[Path], metric: str, threshold: float | None) 
 
     The threshold is by default the last value of the first run.
     """
-    records = [run_folder.read_jsonl(run / "metrics.jsonl") for run in runs]
+    records = [list(json_lines(run / "metrics.jsonl")) for run in runs]
     rows = []
     for axis in statistics.AXES:
         curves = [statistics.curve(of_run, metric, axis) for of_run in records]

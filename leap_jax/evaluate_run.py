@@ -19,6 +19,7 @@ from leap_jax.evaluate import Results, by_kind, evaluate, ratios, scores, speeds
 from leap_jax.initial_policy import initial_policy, policy_key
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.pool import VerificationPool
+from leap_jax.reading import json_lines
 from leap_jax.statistics import Interval, interval
 from leap_jax.task_sets import task_names
 from leap_jax.train import open_checkpoints, refuse_infra_errors, require_working
@@ -95,7 +96,7 @@ def evaluate_run(workdir: Path, config: ConfigDict, settings: Settings, step: st
     known = records_path.exists() and all(written.get(key) == value for key, value in made_by.items())
     if known:
         logging.info("%s, step %d: sampled before with these settings, read from eval/%s", workdir, number, name)
-        records, baseline_us = run_folder.read_jsonl(records_path), np.array(written["baseline_us"], float)
+        records, baseline_us = list(json_lines(records_path)), np.array(written["baseline_us"], float)
     else:
         records, baseline_us = _sample(workdir, config, settings, number)
     try:

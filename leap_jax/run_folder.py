@@ -130,21 +130,6 @@ def write_evaluation(workdir: Path, name: str, records: Sequence[Mapping[str, An
     write_text(folder / f"{name}.jsonl", "".join(json.dumps(record) + "\n" for record in records))
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The records of a .jsonl file of a run; a last line that is still being written is left out.
-
-    Raises CheckpointError with one line where the file cannot be read.
-    """
-    try:
-        *whole, _ = path.read_text("utf-8").split("\n")
-        records = [json.loads(line) for line in whole]
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}; remove it, or name another run") from error
-    if not all(isinstance(record, dict) for record in records):
-        raise CheckpointError(f"{path} holds a line that is no JSON object: remove it, or name another run")
-    return records
-
-
 def stored_config(workdir: Path) -> ConfigDict:
     """The config that a run was made with. A key newer than the run gets its value in experiments/leap.py.
 

@@ -12,7 +12,7 @@ from experiments.leap import get_config
 from leap_jax import budget, run_folder
 from leap_jax.algorithm.gate import Gate
 from leap_jax.algorithm.rewards import tournament
-from leap_jax.evaluate import scores
+from leap_jax.evaluate import scores, to_results
 from leap_jax.kernels.verdict import Outcome, Verdict
 from leap_jax.metrics import MetricsWriter, append_jsonl
 from leap_jax.policy.tokenizer import Tokenizer
@@ -65,8 +65,9 @@ def write_run(
                 rewards = np.asarray(tournament(arrays))
                 advantages = np.repeat(rewards[..., None], config.max_turns, axis=2)
                 opened = np.array([any(len(e.turns) > 1 for e in group) for group in made])
-                rollouts = Rollouts(made, Gate(opened, ~opened, ~opened & False), 2.0, 1.0)
-                values = summarise(rollouts, arrays, rewards)
+                none = np.zeros_like(opened)
+                rollouts = Rollouts(made, Gate(opened, ~opened, none, none), opened, none, 2.0, 1.0)
+                values = summarise(rollouts, arrays, rewards, advantages)
                 values |= {"seconds/step": 4.5, "seconds/update": 1.0, "train/entropy": 1.0 / step}
                 spent = budget.add(spent, values)
                 values |= {f"total/{name}": total for name, total in spent.items()}
@@ -76,7 +77,8 @@ def write_run(
                 writer.write_samples(step, records)
             if step in (0, steps):
                 made = [[episodes(f"composed/9{p}", o) for o in group] for p, group in enumerate(heldout(step))]
-                run_folder.write_evaluation(folder, step, made, TOKENIZER)
-                values |= {f"eval/heldout/{name}": value for name, value in scores(made, 3)}
+                scored = run_folder.evaluation_records(step, made, TOKENIZER)
+                run_folder.write_evaluation(folder, f"step_{step:06d}", scored)
+                values |= {f"eval/heldout/{name}": value for name, value in scores(to_results(scored, 3))}
             writer.write(step, values)
     return folder

@@ -15,7 +15,7 @@ from leap_jax.checkpoint import CheckpointError
 from leap_jax.evaluate_command import chosen_settings, training_curves
 from leap_jax.evaluate_run import Settings
 from leap_jax.experiment import ConfigError, flatten
-from leap_jax.run_folder import claim, read_jsonl, stored_config
+from leap_jax.run_folder import claim, stored_config
 
 
 def flags(*arguments: str):
@@ -87,16 +87,6 @@ def test_a_folder_that_is_no_run_is_refused_in_one_line(text, tmp_path, capsys):
     assert evaluate_command.main([str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and str(tmp_path) in line
-
-
-def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 0}\n{"step": 1}\n{"ste')
-    assert [record["step"] for record in read_jsonl(path)] == [0, 1]
-    for broken in ("{\n", "[1]\n"):
-        path.write_text(broken)
-        with pytest.raises(CheckpointError, match=r"metrics\.jsonl"):
-            read_jsonl(path)
 
 
 def test_curves_are_compared_at_what_all_runs_have_spent(tmp_path):

@@ -76,7 +76,7 @@ def read_run(path: Path, *, keep_rollouts: int, name: str = "") -> Run:
     except ReadError as error:
         problems.append(str(error))
     evaluation = None
-    for file in sorted((path / "eval").glob("step_*.jsonl"), reverse=True):
+    for file in sorted((path / "eval").glob(f"step_{6 * '[0-9]'}.jsonl"), reverse=True):
         try:
             evaluation = read_evaluation(file, keep_groups=max(1, keep_rollouts // 4 // config["evaluation.samples"]))
             break  # the last that can be read
