@@ -339,7 +339,7 @@ def test_folders_of_runs_are_searched(runs, tmp_path, capsys):
     out = tmp_path / "deep" / "page.html"
     status, said, problems = reported(capsys, runs, runs / "leap/seed_0", f"--out={out}")
     assert (status, problems) == (0, [])
-    assert re.fullmatch(rf"{out}: 3 runs of 2 methods, \d\.\d MB\n", said)
+    assert re.fullmatch(rf"{out}: runs 3, methods 2, \d\.\d MB\n", said)
 
 
 def test_damage_is_named_and_the_others_are_reported(runs, tmp_path, capsys):
@@ -360,7 +360,7 @@ def test_damage_is_named_and_the_others_are_reported(runs, tmp_path, capsys):
     out = tmp_path / "page.html"
     arguments = (runs / "unpruned-0", damaged, unevaluated, unstarted, tmp_path / "absent", f"--out={out}")
     status, said, problems = reported(capsys, *arguments)
-    assert status == 0 and "3 runs of 3 methods" in said
+    assert status == 0 and "runs 3, methods 3" in said
     assert problems == [
         f"leap_jax.report: {line}"
         for line in (

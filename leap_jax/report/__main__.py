@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"leap_jax.report: cannot write {flags.out}: {error.strerror}", file=sys.stderr)
         return 1
     size = flags.out.stat().st_size / 1e6
-    print(f"{flags.out}: {len(runs)} runs of {len(found)} methods, {size:.1f} MB")
+    print(f"{flags.out}: runs {len(runs)}, methods {len(found)}, {size:.1f} MB")
     return 0
 
 

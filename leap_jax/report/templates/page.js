@@ -247,6 +247,8 @@ function followAddress() {
       return;
     }
   }
+  chosen = null;
+  show();
   rolloutView.replaceChildren("The rollout of this address is not in the sample.");
   document.getElementById("rollouts").scrollIntoView();
 }
