@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from absl import logging
 from ml_collections import ConfigDict
 
@@ -138,7 +139,8 @@ def learner(config: ConfigDict, policy: Policy) -> Learner:
         updates_per_step=config.optimizer.updates_per_step,
         micro_batch_rows=max(1, config.optimizer.micro_batch_tokens // longest),
         row_tokens=longest,
-        reference_params=policy.params if objective.kl_coef > 0 else None,
+        # A copy: the first update gives the buffers of the policy that it starts from away.
+        reference_params=jax.tree.map(jnp.copy, policy.params) if objective.kl_coef > 0 else None,
     )
 
 

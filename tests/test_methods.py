@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from grouped import groups_of, random_groups
 from ml_collections import ConfigDict
 
 from experiments import leap
-from leap_jax import assemble
+from leap_jax import assemble, train
 from leap_jax.algorithm import advantages, credit, returns, rewards
 from leap_jax.algorithm.groups import Groups
 
@@ -175,3 +177,42 @@ def test_losses_are_weighed_after_everything(rule, over):
     halved = jax.jit(assemble.turn_advantages(config))(reward, groups.valid, groups.turns)
     np.testing.assert_allclose(halved, np.where(whole < 0, whole / 2, whole), rtol=1e-4, atol=1e-6)
     assert (whole < 0).any()
+
+
+@pytest.mark.parametrize("rule", ["leap", "reward_to_go"])
+def test_a_reward_of_another_shape_than_the_credit_rule_takes_is_refused_by_both_keys(rule):
+    config, groups = leap.get_config(), groups_of([[1, 2]])
+    config.reward, config.credit.rule = "mine.own", rule
+    of_rollouts, of_turns = np.zeros((1, 2)), np.zeros((1, 2, 3))
+    right, wrong = (of_rollouts, of_turns) if rule == "leap" else (of_turns, of_rollouts)
+    train.require_shape(config, right, groups)
+    with pytest.raises(train.RunError, match=rf"reward=mine.own: .*, which credit.rule={rule} takes"):
+        train.require_shape(config, wrong, groups)
+
+
+def test_rewards_of_turns_train(cache_dir, tmp_path):
+    """Dr.Kernel's way with a user's reward of each turn: two updates, its loss and filters, KL to the cold start."""
+    config = leap.get_config("smoke")
+    config.update_from_flattened_dict(METHODS["dr_kernel"])
+    config.cache_dir, config.reward = str(cache_dir), "tests.toy_rewards.turns_by_length"
+    config.steps, config.optimizer.warmup_steps, config.evaluation.tasks = 1, 0, 1
+    config.optimizer.updates_per_step = 2
+    config.gate.mode = "always"
+    objective = config.objective
+    objective.sequence, objective.aggregation, objective.dual_clip = "turn", "sequence_sum", 3.0
+    objective.kl_coef, objective.kl_estimator = 0.01, "k2"
+    objective.token_veto, objective.geometric_margin = 1e-4, 1e-3
+    train.train(config, tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    turns = [json.loads(line) for line in (tmp_path / "run" / "rollouts.jsonl").read_text().splitlines()]
+    assert metrics["train/verifications"] == metrics["train/sequences"] == len(turns) == 16  # nothing passes
+    assert 0 <= metrics["train/filtered_share"] <= 1 and metrics["train/gradient_norm"] > 0
+    assert all(turn["reward"] == pytest.approx(-turn["response_tokens"] / 100) for turn in turns)
+    assert metrics["train/reward_mean"] == pytest.approx(sum(turn["reward"] for turn in turns) / 8)
+    for turn in turns:  # the return from this turn on, against that of the others at the same turn
+        go = {}
+        for other in turns:
+            if other["prompt"] == turn["prompt"] and other["turn"] >= turn["turn"]:
+                go[other["rollout"]] = go.get(other["rollout"], 0.0) + other["reward"]
+        own = go.pop(turn["rollout"])
+        assert turn["advantage"] == pytest.approx(own - np.mean(list(go.values())), abs=1e-4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from leap_jax.algorithm.rewards import Groups
+from leap_jax.algorithm.groups import Groups
 
 
 def by_length(groups: Groups):
@@ -19,3 +19,8 @@ def not_a_number(groups: Groups):
 def one_a_group(groups: Groups):
     """The wrong shape: [P], not [P, G]."""
     return jnp.zeros(groups.valid.shape[0])
+
+
+def turns_by_length(groups: Groups):
+    """Minus the length of each response in hundreds of tokens: [P, G, T]."""
+    return -groups.response_tokens / 100.0
