@@ -93,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for run in runs:
         if run.state == "failed":
             console.print(f"error: {run.workdir}: {run.error}")
+    console.print(f"curves, intervals and rollouts: python -m leap_jax.report {flags.folder}")
     states = {run.state for run in runs}
     return FAILED if "failed" in states else COMPLETE if states == {"complete"} else INTERRUPTED
 
