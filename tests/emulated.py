@@ -36,7 +36,9 @@ class Run:
 
 @lru_cache(maxsize=256)
 def program_of(source: str) -> Program:
-    return prepare(parse(compile_source(source).ptx))
+    """A prepared program, from CUDA or PTX."""
+    ptx = source if source.startswith(".version") else compile_source(source).ptx
+    return prepare(parse(ptx))
 
 
 def run(
@@ -73,6 +75,12 @@ def run(
         [memory.modified(p) for p in inputs],
         counters,
     )
+
+
+def ptx_kernel(parameters: str, body: str, functions: str = "") -> str:
+    """A PTX module with one kernel; `parameters` as `.param .u64 x, ...`."""
+    header = ".version 9.0\n.target sm_90\n.address_size 64\n"
+    return f"{header}{functions}\n.visible .entry kernel({parameters}) {{\n{body}\n}}"
 
 
 def _three(extent: int | tuple[int, ...]) -> tuple[int, int, int]:

@@ -889,3 +889,85 @@ def test_unknown_forms_name_themselves(text):
 def test_unknown_atomics_name_themselves():
     with pytest.raises(isa.UnsupportedOpcode, match=r"atom\.global\.nand"):
         isa.atomic(instruction("atom.global.nand.b32 d, [a], b"))
+
+
+# 8-bit floats
+
+
+def f8_number(kind: str, code: int) -> float:
+    """What a byte stands for, from the definition of its format."""
+    exponent_bits, fraction_bits = (4, 3) if kind == "e4m3" else (5, 2)
+    bias = (1 << (exponent_bits - 1)) - 1
+    exponent, fraction = code >> fraction_bits & ((1 << exponent_bits) - 1), code & ((1 << fraction_bits) - 1)
+    if kind == "e4m3" and code & 0x7F == 0x7F:
+        return math.nan
+    if kind == "e5m2" and exponent == 31:
+        return math.nan if fraction else math.copysign(math.inf, -1 if code >> 7 else 1)
+    size = (fraction + (exponent > 0) * (1 << fraction_bits)) * 2.0 ** (max(exponent, 1) - bias - fraction_bits)
+    return -size if code >> 7 else size
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
+def test_every_pair_of_8_bit_floats_widens(kind):
+    codes = np.arange(2**16, dtype=np.uint16)
+    halves = run(f"cvt.rn.f16x2.{kind}x2 d, a", codes).view(np.float16).reshape(-1, 2)
+    wanted = np.array([f8_number(kind, code) for code in range(256)]).astype(np.float16)
+    same(halves[:, 0], wanted[codes & 0xFF])
+    same(halves[:, 1], wanted[codes >> 8])
+    positive = run(f"cvt.rn.relu.f16x2.{kind}x2 d, a", codes).view(np.float16).reshape(-1, 2)
+    assert not (positive < 0).any()
+
+
+def f8_code(kind: str, x: float) -> int:
+    """The nearest number by exhaustion, ties to an even code, clamped to the largest."""
+    if math.isnan(x):
+        return 0x7F
+    finite = range(0x7F if kind == "e4m3" else 0x7C)
+    size = min(abs(x), f8_number(kind, finite[-1]))
+    code = min(finite, key=lambda c: (abs(Fraction(f8_number(kind, c)) - Fraction(size)), c % 2))
+    return code | (0x80 if math.copysign(1, x) < 0 else 0)
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
+def test_floats_round_to_8_bits(kind):
+    numbers = [f8_number(kind, c) for c in range(0x7F if kind == "e4m3" else 0x7C)]
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(numbers)]
+    near = np.nextafter(np.float32(middles), np.float32(np.inf))
+    x = np.concatenate([numbers, middles, near, [448.1, 464, 480, 1e30, np.inf, np.nan, 1e-30]]).astype(np.float32)
+    x = np.concatenate([x, -x])
+    wanted = np.array([f8_code(kind, float(v)) for v in x], np.uint16)
+    low = run(f"cvt.rn.satfinite.{kind}x2.f32 d, a, b", np.zeros_like(x), x)
+    high = run(f"cvt.rn.satfinite.{kind}x2.f32 d, a, b", x, np.zeros_like(x))
+    np.testing.assert_array_equal(low, wanted)
+    np.testing.assert_array_equal(high, wanted << 8)
+    relu = run(f"cvt.rn.satfinite.relu.{kind}x2.f32 d, a, b", np.zeros_like(x), x)
+    np.testing.assert_array_equal(relu, np.where(np.isnan(x) | ~(x < 0), wanted, 0))
+    with np.errstate(over="ignore"):
+        halves = x.astype(np.float16)
+    wanted = np.array([f8_code(kind, float(v)) for v in halves], np.uint16)
+    pairs = np.stack([halves, halves[::-1]], axis=1).view(np.uint32).reshape(-1)
+    np.testing.assert_array_equal(
+        run(f"cvt.rn.satfinite.{kind}x2.f16x2 d, a", pairs), wanted | (wanted[::-1] << np.uint16(8))
+    )
+
+
+@pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
+def test_tf32_keeps_ten_fraction_bits(mode):
+    x = np.concatenate([edges("f32"), any_floats("f32", 3000, 9)])
+    x[:500] = (x.view(np.uint32)[:500] & 0xFFFFF000 | 0x1000).view(np.float32)  # ties
+    bits = run(f"cvt.{mode}.tf32.f32 d, a", x)
+    assert not (bits[np.isfinite(x)] & 0x1FFF).any()
+    for value, got in zip(x.tolist(), bits.view(np.float32).tolist(), strict=True):
+        if not math.isfinite(value):
+            assert math.isnan(got) if math.isnan(value) else got == value
+        elif value:
+            rule = {"rna": "rn", "rn": "rn", "rz": "rz"}[mode]
+            exact = Fraction(value)
+            if rule == "rz":
+                wanted = math.copysign(quantise(abs(exact), (11, -126, 127), "rm"), value)
+            else:
+                wanted = quantise(exact, (11, -126, 127), "rn")
+                other = quantise(abs(exact) * (1 + Fraction(1, 2**30)), (11, -126, 127), "rn")
+                if mode == "rna":  # a tie goes to the larger number
+                    wanted = math.copysign(other, value)
+            assert got == wanted, value

@@ -20,7 +20,8 @@ class _Scope:
 
     suffix: str = ""
     operands: dict[str, ir.Register | ir.Symbol] = field(default_factory=dict)
-    labels: dict[str, ir.Symbol] = field(default_factory=dict)
+    labels: dict[str, ir.Symbol] = field(default_factory=dict)  # of jump tables too
+    tables: list[str] = field(default_factory=list)
 
 
 class Body:
@@ -73,6 +74,12 @@ class Body:
         self.read()
         self._scopes.pop()
         if scope.labels:  # a branch may come before its label, so it is renamed last
+            for table in scope.tables:
+                targets = self.branch_targets[table]
+                self.branch_targets[table] = tuple(
+                    scope.labels[name].name if name in scope.labels else name for name in targets
+                )
+            self._scopes[-1].tables += scope.tables
             for index, instruction in enumerate(self.instructions[first:], first):
                 operands = tuple(
                     scope.labels.get(operand.name, operand) if isinstance(operand, ir.Symbol) else operand
@@ -113,7 +120,11 @@ class Body:
             while self._cursor.accept(","):
                 targets.append(self._cursor.take(kind="name"))
             self._cursor.take(";")
-            self.branch_targets[name] = tuple(targets)
+            scope = self._scopes[-1]
+            renamed = name + scope.suffix
+            scope.labels[name] = ir.Symbol(renamed)
+            scope.tables.append(renamed)
+            self.branch_targets[renamed] = tuple(targets)
         elif self._cursor.here.text in (".callprototype", ".calltargets"):
             while self._cursor.take() != ";":
                 pass
@@ -175,7 +186,8 @@ class Body:
                 self._cursor.take(",")
         return ir.Vector(tuple(elements))
 
-    def _address(self) -> ir.Address:
+    def _address(self) -> ir.Address | ir.Vector:
+        """`base+offset]`; with coordinates, as textures and tensors have, a vector."""
         base: ir.Register | ir.Symbol | None = None
         offset = 0
         if self._cursor.here.kind == "name":
@@ -188,10 +200,13 @@ class Body:
         while self._cursor.here.text in ("+", "-"):
             self._cursor.accept("+")
             offset += self._cursor.integer()
-        self._cursor.take("]")
         if isinstance(base, ir.Symbol):
             base, offset = ir.Symbol(base.name), base.offset + offset
-        return ir.Address(base, offset)
+        address = ir.Address(base, offset)
+        if self._cursor.accept(","):
+            return ir.Vector((address, *self._vector("]").elements))
+        self._cursor.take("]")
+        return address
 
     def _negated(self) -> ir.Register:
         """`!p` as a source operand: a register of its own, written by a `not.pred` before the instruction."""

@@ -330,6 +330,8 @@ def track(
     lanes: Lanes,
 ) -> None:
     """Race bookkeeping of one access that is about to happen. Raises Fault."""
+    if allocation.in_flight is not None:
+        allocation.in_flight.check(wave, access, allocation, elements, lanes)
     if allocation.space == "local" or (allocation.space == "global" and not allocation.writable):
         return
     shadow = allocation.shadow

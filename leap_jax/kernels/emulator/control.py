@@ -11,6 +11,7 @@ import numpy as np
 
 from leap_jax.kernels.emulator import ir
 from leap_jax.kernels.emulator.isa import UnsupportedOpcode
+from leap_jax.kernels.emulator.matrices import matrix_control
 from leap_jax.kernels.emulator.operands import Layout, Source, flatten
 from leap_jax.kernels.emulator.warp import active_mask, warp_operation
 from leap_jax.kernels.emulator.wave import MAX_DEPTH
@@ -25,6 +26,8 @@ def is_control(instruction: ir.Instruction) -> bool:
     if instruction.opcode == "call":
         callee = instruction.operands[1]
         return not (isinstance(callee, ir.Symbol) and callee.name in RUNTIME_CALLS)
+    if instruction.opcode == "wmma":
+        return "mma" in instruction.modifiers
     return instruction.opcode in _CONTROLS
 
 
@@ -32,7 +35,7 @@ def control(instruction: ir.Instruction, code: Code, program: Program, layout: L
     """The control of an instruction at index `pc`, its guard included. Raises UnsupportedOpcode."""
     if instruction.opcode == "bra":
         return _branch(instruction, code, program, layout, pc)
-    run = _CONTROLS[instruction.opcode](instruction, code, program, layout, pc)
+    run = _CONTROLS.get(instruction.opcode, _matrix)(instruction, code, program, layout, pc)
     if instruction.guard is None:
         return run
     slot, negated = layout.predicate(instruction.guard), instruction.guard_negated
@@ -162,16 +165,13 @@ def _return(instruction: ir.Instruction, code: Code, program: Program, layout: L
 
 def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Layout, pc: int) -> Control:
     returns, name, arguments = instruction.operands
-    if not isinstance(name, ir.Symbol) or name.name not in program.codes:
-        raise UnsupportedOpcode(instruction)
-    callee = program.codes[name.name]
-    passed = list(zip(arguments.elements, callee.function.params, strict=True))
     if not all(isinstance(o, ir.Symbol) for o in (*returns.elements, *arguments.elements)):
         raise UnsupportedOpcode(instruction)
     program.call_returns[pc] = tuple(o.name for o in returns.elements)
 
-    def call(frame: Frame, lanes: Lanes, place: int) -> None:
+    def enter(frame: Frame, lanes: Lanes, place: int, callee: Code) -> None:
         wave, depth = frame.wave, frame.depth + 1
+        passed = zip(arguments.elements, callee.function.params, strict=True)
         if depth > MAX_DEPTH:
             raise wave.fault("stack", f"more than {MAX_DEPTH} nested calls, in {callee.name}", instruction.line, lanes)
         inner = wave.frame(depth, callee)
@@ -181,7 +181,33 @@ def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
         inner.return_place[index] = place + 1
         wave.put((MAX_DEPTH - depth) * program.size + callee.start, index)
 
-    return call
+    if isinstance(name, ir.Symbol):
+        callee = program.codes.get(name.name)
+        if callee is None or not _fits(callee.function, returns, arguments):
+            raise UnsupportedOpcode(instruction)
+        return lambda frame, lanes, place: enter(frame, lanes, place, callee)
+    pointer = layout.source(name, "u64", instruction)
+
+    def call_each(frame: Frame, lanes: Lanes, place: int) -> None:
+        """Lanes part by where their pointers lead."""
+        targets = np.broadcast_to(pointer.read(frame, lanes), lanes.count)
+        for address in np.unique(targets):
+            part = lanes.subset(targets == address)
+            callee = program.codes.get(program.entry_of_address.get(int(address), ""))
+            if callee is None or not _fits(callee.function, returns, arguments):
+                text = "null pointer" if address == 0 else f"address {int(address):#x}"
+                raise frame.wave.fault(
+                    "memory_fault", f"invalid call: {text} is not a function of that type", instruction.line, part
+                )
+            enter(frame, part, place, callee)
+
+    return call_each
+
+
+def _fits(function: ir.Function, returns: ir.Vector, arguments: ir.Vector) -> bool:
+    """Whether a call passes and takes as many values as the function has."""
+    sizes = len(returns.elements), len(arguments.elements)
+    return not function.is_entry and sizes == (len(function.returns), len(function.params))
 
 
 def _trap(instruction: ir.Instruction, code: Code, program: Program, layout: Layout, pc: int) -> Control:
@@ -264,6 +290,10 @@ def _warp(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
     return meet
 
 
+def _matrix(instruction: ir.Instruction, code: Code, program: Program, layout: Layout, pc: int) -> Control:
+    return matrix_control(instruction, layout, pc)
+
+
 def active_mask_step(instruction: ir.Instruction, layout: Layout) -> Step:
     """activemask."""
     target = layout.destination(instruction.operands[0], "b32", instruction)
@@ -322,4 +352,8 @@ _CONTROLS = {
     "match": _warp,
     "redux": _warp,
     "elect": _warp,
+    "mma": _matrix,
+    "ldmatrix": _matrix,
+    "stmatrix": _matrix,
+    "movmatrix": _matrix,
 }

@@ -27,10 +27,14 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 def conversion(destination: str, source: str, flags: Set[str]) -> Operation | None:
     """The function of `cvt.<flags>.<destination>.<source>`; None for a form that is not modelled."""
+    if "tf32" in (destination, source):
+        return _to_tf32(flags) if source == "f32" and "satfinite" not in flags else None
+    if destination in _F8_PAIRS or source in _F8_PAIRS:
+        return _f8_pair(destination, source, flags)
+    if "satfinite" in flags:
+        return None
     if destination in ("f16x2", "bf16x2"):
         return _pack_halves(destination, source, flags)
-    if destination == "tf32":
-        return _to_tf32 if source == "f32" and "rna" in flags else None
     if source in _INTEGERS:
         if destination in _INTEGERS:
             return _integer_to_integer(_INTEGERS[destination], _INTEGERS[source], "sat" in flags)
@@ -161,11 +165,52 @@ def _pack_halves(destination: str, source: str, flags: Set[str]) -> Operation | 
     return None if convert is None else lambda a, b: integers.pack([convert(b), convert(a)])
 
 
-def _to_tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to 10 fraction bits, ties away from zero; NaN and Inf kept."""
-    bits = x.view(np.uint32)
-    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(x), rounded, bits)
+def _to_tf32(flags: Set[str]) -> Operation | None:
+    """f32 rounded to 10 fraction bits; `.rna` breaks ties away from zero. NaN and Inf are kept."""
+    mode = next((mode for mode in ("rna", NEAREST, TOWARD_ZERO) if mode in flags), None)
+    if mode is None or flags - {mode, "relu"}:
+        return None
+
+    def convert(x: np.ndarray) -> np.ndarray:
+        x = np.where(x < 0, np.float32(0), x) if "relu" in flags else x
+        bits = x.view(np.uint32)
+        half = {"rna": np.uint32(0x1000), TOWARD_ZERO: np.uint32(0)}.get(mode)
+        if half is None:
+            half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+        return np.where(np.isfinite(x), (bits + half) & np.uint32(0xFFFFE000), bits)
+
+    return convert
+
+
+_F8_PAIRS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+
+
+def _f8_pair(destination: str, source: str, flags: Set[str]) -> Operation | None:
+    """Two 8-bit floats: from two f32 (the first in the high byte) or an f16x2, and to an f16x2."""
+    if flags - {"rn", "satfinite", "relu"} or "rn" not in flags:
+        return None
+    relu: Operation = (lambda x: np.where(x < 0, 0.0, x)) if "relu" in flags else lambda x: x
+    if source in _F8_PAIRS:
+        values = floats.f8_values(_F8_PAIRS[source])
+
+        def widen(pair: np.ndarray) -> np.ndarray:
+            low, high = (
+                relu(values[pair >> np.uint16(shift) & np.uint16(0xFF)]).astype(np.float16) for shift in (0, 8)
+            )
+            return integers.pack([low, high])
+
+        return widen if destination == "f16x2" and "satfinite" not in flags else None
+    if "satfinite" not in flags or source not in ("f32", "f16x2"):
+        return None
+    kind = _F8_PAIRS[destination]
+
+    def narrow(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+        low, high = (floats.to_f8(relu(x.astype(_F64)), kind).astype(np.uint16) for x in (low, high))
+        return low | high << np.uint16(8)
+
+    if source == "f32":
+        return narrow
+    return lambda pair: narrow(*integers.lanes_of(pair, np.dtype(np.float16))[::-1])
 
 
 def saturating_sum(operation: Operation, dtype: np.dtype) -> Operation:

@@ -6,6 +6,7 @@ carried as uint16 bits, pairs (f16x2, bf16x2) as uint32 with the first element i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -155,6 +156,34 @@ DECODE: dict[str, Operation] = {
 }
 ENCODE: dict[str, Operation] = {"f16": lambda x: x.astype(np.float16), "bf16": to_bf16}
 _LANE = {"f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16)}
+
+
+@functools.cache
+def f8_values(kind: str) -> np.ndarray:
+    """(256,) binary64: what each byte of `e4m3` or `e5m2` stands for."""
+    fraction_bits, bias = (3, 7) if kind == "e4m3" else (2, 15)
+    code = np.arange(256)
+    exponent, fraction = code >> fraction_bits & (0x7F >> fraction_bits), code & ((1 << fraction_bits) - 1)
+    size = np.ldexp(fraction + np.where(exponent > 0, 1 << fraction_bits, 0), np.maximum(exponent, 1) - bias)
+    size = size * 2.0**-fraction_bits
+    if kind == "e4m3":
+        size[code & 0x7F == 0x7F] = np.nan
+    else:
+        size[code & 0x7F == 0x7C] = np.inf
+        size[code & 0x7F > 0x7C] = np.nan
+    return np.where(code >> 7, -size, size)
+
+
+def to_f8(x: np.ndarray, kind: str) -> np.ndarray:
+    """Numbers -> bytes of `e4m3` or `e5m2`, rounded once to nearest even; past the largest number, that one."""
+    values = f8_values(kind)
+    finite = values[: 0x7F if kind == "e4m3" else 0x7C]
+    between = (finite[1:] + finite[:-1]) / 2
+    size = np.abs(x)
+    below = np.searchsorted(between, size)  # how many midpoints are smaller
+    tie = size == between[np.minimum(below, between.size - 1)]
+    code = (below + (tie & (below % 2 == 1))).astype(np.uint8)
+    return np.where(x != x, np.uint8(0x7F), code | (np.signbit(x).astype(np.uint8) << np.uint8(7)))
 
 
 def _flush_f16(x: np.ndarray) -> np.ndarray:

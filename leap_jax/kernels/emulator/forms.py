@@ -22,6 +22,7 @@ DTYPES = {
     "f64": np.dtype(np.float64),
 }
 _CARRIERS = {"bf16": "b16", "f16x2": "b32", "bf16x2": "b32", "s16x2": "b32", "u16x2": "b32", "tf32": "b32"}
+_CARRIERS |= {"e4m3x2": "b16", "e5m2x2": "b16"}
 TYPES = DTYPES.keys() | _CARRIERS.keys()
 
 

@@ -13,6 +13,9 @@ modifiers it understands (any other type or modifier is reported as unsupported)
 
     "avg": Opcode(builders.average, "f32 f64", "ftz"),
 
+What touches memory, other lanes or the flow of control is the machine's: `_MACHINE` names it, and it is made in
+memory_ops.py, copies.py, mbarriers.py (steps), control.py, warp.py and matrices.py (controls).
+
 `form.types` holds the types in the order of the text, `form.flags` the other modifiers; `form.uniform` makes
 an operation whose operands and result all have the last type. Array formulas live beside this file:
 rounding.py (IEEE rounding), floats.py (comparisons, approximations, 16-bit floats), integers.py,
@@ -106,7 +109,7 @@ _TABLE: dict[str, Opcode] = {
     "selp": Opcode(builders.selp, f"{_INTEGERS} {_BITS} f16 f32 f64"),
     "slct": Opcode(builders.slct, f"{_INTEGERS} {_BITS} f32 f64", "ftz"),
     "mov": Opcode(builders.mov, f"pred {_INTEGERS} {_BITS} f16 bf16 f16x2 bf16x2 f32 f64"),
-    "cvt": Opcode(builders.cvt, " ".join(TYPES), f"{_ROUNDING} rna rni rzi rmi rpi ftz sat relu"),
+    "cvt": Opcode(builders.cvt, " ".join(TYPES), f"{_ROUNDING} rna rni rzi rmi rpi ftz sat satfinite relu"),
     "and": Opcode(builders.bitwise(np.bitwise_and, 2), f"pred {_BITS}"),
     "or": Opcode(builders.bitwise(np.bitwise_or, 2), f"pred {_BITS}"),
     "xor": Opcode(builders.bitwise(np.bitwise_xor, 2), f"pred {_BITS}"),

@@ -18,9 +18,12 @@ from leap_jax.kernels.emulator.control import (
     no_operation,
     runtime_call_step,
 )
+from leap_jax.kernels.emulator.copies import copy_step
 from leap_jax.kernels.emulator.counters import LaunchCounters
 from leap_jax.kernels.emulator.isa import UnsupportedOpcode, arithmetic
-from leap_jax.kernels.emulator.memory import Allocation, GlobalMemory, Pointer, source_name
+from leap_jax.kernels.emulator.matrices import matrix_step
+from leap_jax.kernels.emulator.mbarriers import barrier_object_step
+from leap_jax.kernels.emulator.memory import Allocation, GlobalMemory, Pointer, function_address, source_name
 from leap_jax.kernels.emulator.memory_ops import conversion_step, memory_step
 from leap_jax.kernels.emulator.operands import Layout, arithmetic_step, clock_step, flatten
 from leap_jax.kernels.emulator.wave import IMPATIENCE, Control, Step, Wave
@@ -31,6 +34,7 @@ _LANES_IN_FLIGHT = 1 << 15
 _BYTES_IN_FLIGHT = 1 << 26  # of shared and local memory
 _NO_OPERATIONS = frozenset({"membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard"})
 _DEVICE_SCOPES = frozenset({"gl", "gpu", "sys"})
+_WORKSPACE, _WORKSPACE_BYTES = frozenset({"envreg1", "envreg2"}), 16
 _SPINNING = frozenset({"volatile", "acquire", "relaxed", "cas", "exch"})
 
 
@@ -98,6 +102,8 @@ class Program:
     def __init__(self, module: ir.Module):
         self.module = module
         self.codes: dict[str, Code] = {}
+        self.functions = {name: function_address(i) for i, name in enumerate(module.functions)}
+        self.entry_of_address = {address: name for name, address in self.functions.items()}
         self.steps: list[Step | None] = []
         self.controls: list[Control | None] = []
         self.stops: list[int] = []
@@ -107,7 +113,7 @@ class Program:
         self._owners: list[Code] = []
         start = 0
         for function in module.functions.values():
-            self.codes[function.name] = Code(function, start, module.variables)
+            self.codes[function.name] = Code(function, start, {*module.variables, *self.functions})
             start += len(function.instructions) + 1
         self.size = start
         for code in self.codes.values():
@@ -127,7 +133,7 @@ class Program:
             if is_control(instruction):
                 run = control(instruction, code, self, layout, pc)
                 if instruction.opcode == "call":
-                    code.callees.add(instruction.operands[1].name)
+                    code.callees |= self._callees(instruction)
             else:
                 step = _step(instruction, code, pc, uses)
                 if instruction.guard is not None:
@@ -143,6 +149,13 @@ class Program:
             stop = pc if self.controls[pc] is not None else stop
             stops.append(stop)
         self.stops.extend(reversed(stops))
+
+    def _callees(self, instruction: ir.Instruction) -> set[str]:
+        """The functions that a call may reach."""
+        callee = instruction.operands[1]
+        if isinstance(callee, ir.Symbol):
+            return {callee.name}
+        return {name for name, function in self.module.functions.items() if not function.is_entry}
 
     def reachable(self, kernel: str) -> list[Code]:
         """The kernel and every function it may call."""
@@ -168,6 +181,12 @@ def _step(instruction: ir.Instruction, code: Code, pc: int, uses: dict[str, int]
         return memory_step(instruction, layout, pc, code.params, used)
     if opcode in ("cvta", "isspacep"):
         return conversion_step(instruction, layout)
+    if opcode == "wmma":
+        return matrix_step(instruction, layout, pc)
+    if opcode == "cp":
+        return copy_step(instruction, layout, pc)
+    if opcode == "mbarrier":
+        return barrier_object_step(instruction, layout, pc)
     if opcode in _NO_OPERATIONS:
         return no_operation
     if opcode == "activemask":
@@ -210,7 +229,7 @@ def _impatience(instruction: ir.Instruction, function: ir.Function, position: in
         return 1
     target = function.labels.get(instruction.operands[0].name, position)
     loop = function.instructions[target : position + 1]
-    return IMPATIENCE if any(_SPINNING & set(i.modifiers) for i in loop) else 1
+    return IMPATIENCE if any(i.opcode == "mbarrier" or _SPINNING & set(i.modifiers) for i in loop) else 1
 
 
 @dataclass
@@ -228,6 +247,7 @@ class LaunchPlan:
     limits: Limits
     deadline: float  # of time.perf_counter
     fences: bool  # the kernel orders its blocks with device-wide fences
+    workspace: int = 0  # the address of what grid.sync() counts in; 0: not a cooperative launch
     counters: LaunchCounters = field(default_factory=LaunchCounters)
     launch_shadows: list[Allocation] = field(default_factory=list)  # global allocations tracked in this launch
     param_addresses: dict[str, int] = field(default_factory=dict)
@@ -279,12 +299,18 @@ def launch(
         time.perf_counter() + limits.seconds,
         any(_orders_blocks(i) for code in codes for i in code.function.instructions),
     )
+    cooperative = any(name in _WORKSPACE for code in codes for _, name, _ in code.layout.specials)
+    if cooperative:  # a kernel that asks for the grid's workspace is launched so that it has one
+        workspace = memory.space.allocate("(grid workspace)", _WORKSPACE_BYTES, defined=True)
+        plan.workspace = workspace.generic
     if program not in memory.modules:
         _load_module(program, memory)
     plan.counters.blocks, plan.counters.threads = plan.blocks, plan.blocks * plan.threads
     stack = sum(v.size_bytes for code in codes for v in code.function.variables if v.space == "local")
     per_block = sum(v.size_bytes for v in plan.shared_variables) + stack * plan.threads
     in_flight = max(1, min(_LANES_IN_FLIGHT // plan.threads, _BYTES_IN_FLIGHT // max(per_block, 1)))
+    if cooperative:  # all blocks of the grid wait for each other
+        in_flight = plan.blocks
     try:
         with np.errstate(all="ignore"):
             for first in range(0, plan.blocks, in_flight):
@@ -353,5 +379,5 @@ def _load_module(program: Program, memory: GlobalMemory) -> None:
     for variable, allocation in placed:
         allocation.data[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
         for offset, symbol in variable.relocations:
-            address = addresses.get(symbol.name, 0) + symbol.offset
+            address = (addresses.get(symbol.name) or program.functions.get(symbol.name, 0)) + symbol.offset
             allocation.data[offset : offset + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)

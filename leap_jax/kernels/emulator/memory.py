@@ -17,6 +17,7 @@ GLOBAL_SLOT_BITS = 40
 WINDOW_SLOT_BITS = 20
 TAG_BITS = 60
 SPACE_TAGS = {"global": 0, "shared": 1, "local": 2}
+FUNCTION_TAG = 3  # addresses of functions: no data there
 WINDOW_MASK = (1 << 32) - 1
 ROW_ALIGNMENT = 16  # bytes; the widest access
 DEFINED = 0xFF  # the flag of a byte that was stored
@@ -47,6 +48,7 @@ class Allocation:
         "element_bytes",
         "flags",
         "generic",
+        "in_flight",
         "modified",
         "name",
         "row_of_lane",
@@ -81,6 +83,7 @@ class Allocation:
             self.flags.reshape(rows, self.stride)[:, size:] = DEFINED
         self.row_of_lane = row_of_lane if rows > 1 else None
         self.shadow = None  # set by checks on the first tracked access
+        self.in_flight = None  # set by copies while cp.async may not have arrived here
         self._views: dict[tuple, np.ndarray] = {}
         self._rows: dict[int, np.ndarray] = {}
 
@@ -137,6 +140,11 @@ def source_name(symbol: str) -> str:
     if symbol.startswith("__local_depot"):
         return "(stack frame)"
     return symbol
+
+
+def function_address(number: int) -> int:
+    """The address of a module's function."""
+    return (FUNCTION_TAG << TAG_BITS) + (number + 1) * ROW_ALIGNMENT
 
 
 class Space:

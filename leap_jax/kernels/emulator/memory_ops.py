@@ -66,14 +66,15 @@ def _space(instruction: ir.Instruction) -> str:
     return "generic"
 
 
-def _access(instruction: ir.Instruction, verb: str, width: int, pc: int) -> Access:
+def access_of(instruction: ir.Instruction, verb: str, width: int, pc: int) -> Access:
+    """The access of `width` bytes that an instruction makes."""
     space = _space(instruction)
     strong = verb == "atomic" or bool(_STRONG & set(instruction.modifiers))
     strong = strong or ("volatile" in instruction.modifiers and space != "shared")
     return Access(verb, space, width, instruction.line, pc, strong)
 
 
-def _address(instruction: ir.Instruction, operand: ir.Operand | None, layout: Layout) -> tuple[Source, int]:
+def address_of(instruction: ir.Instruction, operand: ir.Operand | None, layout: Layout) -> tuple[Source, int]:
     """The base address to read, and the displacement from it."""
     if not isinstance(operand, ir.Address):
         raise UnsupportedOpcode(instruction)
@@ -90,29 +91,69 @@ def elements_of(allocation: Allocation, offsets: np.ndarray, width: int, lanes: 
     return elements if rows is None else elements + lanes.pick(rows)
 
 
+def read(wave: Wave, access: Access, count: int, addresses: np.ndarray, displacement: int, lanes: Lanes) -> np.ndarray:
+    """What the lanes read at their addresses: (lanes,) or (1,), with a second axis of `count` for a vector.
+
+    Raises Fault for an access that is not allowed.
+    """
+    located = locate(wave, access, addresses, displacement)
+    if located is None:
+        parts = explain(wave, access, addresses, displacement, lanes)
+        values = [
+            np.broadcast_to(
+                read(wave, access, count, _of_part(addresses, lanes, part), displacement, part),
+                (part.count,) if count == 1 else (part.count, count),
+            )
+            for part in parts
+        ]
+        order = np.argsort(np.concatenate([part.index for part in parts]), kind="stable")
+        return np.concatenate(values)[order]
+    allocation, offsets = located
+    elements = elements_of(allocation, offsets, access.width, lanes)
+    if allocation.flags is not None:
+        require_defined(wave, access, allocation, elements, count, lanes)
+    track(wave, access, allocation, elements, None, lanes)
+    _count(wave, allocation, access, lanes)
+    return allocation.view(access.width // count, count).take(elements, axis=0)
+
+
+def write(
+    wave: Wave, access: Access, values: np.ndarray, addresses: np.ndarray, displacement: int, lanes: Lanes
+) -> None:
+    """Stores `values`, (lanes or 1, elements of a vector), at the lanes' addresses. Raises Fault."""
+    located = locate(wave, access, addresses, displacement)
+    if located is None:
+        for part in explain(wave, access, addresses, displacement, lanes):
+            own = values if values.shape[0] == 1 else values[np.searchsorted(lanes.index, part.index)]
+            write(wave, access, own, _of_part(addresses, lanes, part), displacement, part)
+        return
+    allocation, offsets = located
+    elements = elements_of(allocation, offsets, access.width, lanes)
+    track(wave, access, allocation, elements, values, lanes)
+    _count(wave, allocation, access, lanes)
+    if elements.size == 1:
+        values = values[-1:]
+    count = values.shape[1]
+    if count == 1:
+        values = values[:, 0]
+    size = access.width // count
+    allocation.view(size, count)[elements] = values
+    _mark_written(allocation, size, count, elements)
+
+
+def _of_part(addresses: np.ndarray, lanes: Lanes, part: Lanes) -> np.ndarray:
+    """The addresses of some of the lanes."""
+    return addresses if addresses.size == 1 else addresses[np.searchsorted(lanes.index, part.index)]
+
+
 def _load(instruction: ir.Instruction, layout: Layout, pc: int) -> Step:
     code, count = _type(instruction)
-    size = DTYPES[code].itemsize
-    width = size * count
-    access = _access(instruction, "read", width, pc)
-    base, displacement = _address(instruction, instruction.operands[1], layout)
+    access = access_of(instruction, "read", DTYPES[code].itemsize * count, pc)
+    base, displacement = address_of(instruction, instruction.operands[1], layout)
     destinations = [layout.destination(o, code, instruction) for o in flatten(instruction.operands[:1])]
 
     def step(frame: Frame, lanes: Lanes) -> None:
-        wave = frame.wave
-        addresses = base.read(frame, lanes)
-        located = locate(wave, access, addresses, displacement)
-        if located is None:
-            for part in explain(wave, access, addresses, displacement, lanes):
-                step(frame, part)
-            return
-        allocation, offsets = located
-        elements = elements_of(allocation, offsets, width, lanes)
-        if allocation.flags is not None:
-            require_defined(wave, access, allocation, elements, count, lanes)
-        track(wave, access, allocation, elements, None, lanes)
-        _count(wave, allocation, access, lanes)
-        values = allocation.view(size, count).take(elements, axis=0)
+        values = read(frame.wave, access, count, base.read(frame, lanes), displacement, lanes)
         if count == 1:
             frame.write(destinations[0].slot, destinations[0].fit(values), lanes)
             return
@@ -126,38 +167,20 @@ def _load(instruction: ir.Instruction, layout: Layout, pc: int) -> Step:
 def _store(instruction: ir.Instruction, layout: Layout, pc: int) -> Step:
     code, count = _type(instruction)
     size = DTYPES[code].itemsize
-    width = size * count
-    access = _access(instruction, "write", width, pc)
-    base, displacement = _address(instruction, instruction.operands[0], layout)
-    bits = f"b{size * 8}"
-    sources = [layout.source(o, bits, instruction) for o in flatten(instruction.operands[1:])]
+    access = access_of(instruction, "write", size * count, pc)
+    base, displacement = address_of(instruction, instruction.operands[0], layout)
+    sources = [layout.source(o, f"b{size * 8}", instruction) for o in flatten(instruction.operands[1:])]
     if len(sources) != count:
         raise UnsupportedOpcode(instruction)
 
     def step(frame: Frame, lanes: Lanes) -> None:
-        wave = frame.wave
-        addresses = base.read(frame, lanes)
-        located = locate(wave, access, addresses, displacement)
-        if located is None:
-            for part in explain(wave, access, addresses, displacement, lanes):
-                step(frame, part)
-            return
-        allocation, offsets = located
-        elements = elements_of(allocation, offsets, width, lanes)
-        values = _columns([source.read(frame, lanes) for source in sources])
-        track(wave, access, allocation, elements, values, lanes)
-        _count(wave, allocation, access, lanes)
-        if elements.size == 1:
-            values = values[-1:]
-        if count == 1:
-            values = values[:, 0]
-        allocation.view(size, count)[elements] = values
-        _mark_written(allocation, size, count, elements)
+        values = columns([source.read(frame, lanes) for source in sources])
+        write(frame.wave, access, values, base.read(frame, lanes), displacement, lanes)
 
     return step
 
 
-def _columns(values: list[np.ndarray]) -> np.ndarray:
+def columns(values: list[np.ndarray]) -> np.ndarray:
     """(count, elements) or (1, elements) from one array per element of a vector."""
     if len(values) == 1:
         return values[0].reshape(-1, 1)
@@ -191,19 +214,21 @@ def _count(wave: Wave, allocation: Allocation, access: Access, lanes: Lanes) -> 
 
 def _atomic_step(instruction: ir.Instruction, layout: Layout, pc: int, discard: bool) -> Step:
     code, count = _type(instruction)
-    if count != 1:
-        raise UnsupportedOpcode(instruction)
     dtype = DTYPES[code]
-    width = dtype.itemsize
+    width = dtype.itemsize * count
     function = isa.atomic(instruction)
     name = next((m for m in instruction.modifiers if m in _UFUNCS or m in ("exch", "cas", "inc", "dec")), "")
     plain = not set(instruction.modifiers) & {"f16", "f16x2", "bf16", "bf16x2"}
     ufunc = _UFUNCS.get(name) if plain else None
-    access = _access(instruction, "atomic", width, pc)
+    access = access_of(instruction, "atomic", width, pc)
     first = 0 if instruction.opcode == "red" else 1
-    base, displacement = _address(instruction, instruction.operands[first], layout)
-    sources = [layout.source(o, code, instruction) for o in instruction.operands[first + 1 :]]
-    destination = None if first == 0 else layout.destination(instruction.operands[0], code, instruction)
+    base, displacement = address_of(instruction, instruction.operands[first], layout)
+    operands = instruction.operands[first + 1 :]
+    if count > 1 and (len(operands) != 1 or len(flatten(operands)) != count):
+        raise UnsupportedOpcode(instruction)
+    sources = [layout.source(o, code, instruction) for o in flatten(operands)]
+    results = flatten(instruction.operands[:first]) or [None] * count
+    destinations = [layout.destination(o, code, instruction) for o in results]
 
     def step(frame: Frame, lanes: Lanes) -> None:
         wave = frame.wave
@@ -216,18 +241,21 @@ def _atomic_step(instruction: ir.Instruction, layout: Layout, pc: int, discard: 
         allocation, offsets = located
         elements = np.broadcast_to(elements_of(allocation, offsets, width, lanes), lanes.count)
         if allocation.flags is not None and name != "exch":
-            require_defined(wave, access, allocation, elements, 1, lanes)
+            require_defined(wave, access, allocation, elements, count, lanes)
         track(wave, access, allocation, elements, None, lanes)
         _count(wave, allocation, access, lanes)
         values = [np.broadcast_to(source.read(frame, lanes), lanes.count) for source in sources]
-        cells = allocation.view(width).view(dtype)
-        if discard and ufunc is not None:
-            ufunc.at(cells, elements, values[0])
-        else:
-            old = _in_order(cells, elements, values, function, name, ufunc)
+        cells = allocation.view(dtype.itemsize).view(dtype)
+        for position, destination in enumerate(destinations):  # a vector is one atomic for each element
+            own = elements * count + position if count > 1 else elements
+            given = values[position : position + 1] if count > 1 else values
+            if discard and ufunc is not None:
+                ufunc.at(cells, own, given[0])
+                continue
+            old = _in_order(cells, own, given, function, name, ufunc)
             if destination is not None:
                 frame.write(destination.slot, destination.fit(old), lanes)
-        _mark_written(allocation, width, 1, elements)
+        _mark_written(allocation, dtype.itemsize, count, elements)
 
     return step
 

@@ -79,7 +79,7 @@ class Meetings:
         """Runs the operation if nobody has to wait, and says so; else the lanes wait, to go on after `place`."""
         self._check_masks(masks, lanes, line)
         if lanes.every or lanes.closed:
-            for slot, value in zip(results, self._run(operation, lanes, values, masks), strict=True):
+            for slot, value in zip(results, self.run(operation, lanes, values, masks), strict=True):
                 if slot is not None:
                     frame.write(slot, value, lanes)
             return True
@@ -134,7 +134,7 @@ class Meetings:
             return False
         lanes = wave.lanes_of(index)
         values = [lanes.pick(value) for value in meeting.values]
-        outcome = self._run(meeting.operation, lanes, values, meeting.masks[index])
+        outcome = self.run(meeting.operation, lanes, values, meeting.masks[index])
         places = meeting.place[index]
         meeting.present[index] = False
         for place in np.unique(places):
@@ -147,7 +147,7 @@ class Meetings:
             wave.put(int(place) + 1, part.index)
         return True
 
-    def _run(
+    def run(
         self, operation: WarpOperation, lanes: Lanes, values: Sequence[np.ndarray], masks: np.ndarray
     ) -> list[np.ndarray]:
         """The results for each of the lanes."""

@@ -16,6 +16,7 @@ import numpy as np
 from leap_jax.kernels.emulator import checks
 from leap_jax.kernels.emulator.barriers import Barriers
 from leap_jax.kernels.emulator.checks import Fault
+from leap_jax.kernels.emulator.copies import Copies
 from leap_jax.kernels.emulator.counters import LaunchCounters
 from leap_jax.kernels.emulator.memory import (
     SPACE_TAGS,
@@ -180,6 +181,8 @@ class Wave:
         self.meetings = Meetings(self)
         self.frames: dict[tuple[int, str], Frame] = {}
 
+        self.copies = Copies(self)
+        self.barrier_phases: dict[tuple[int, int], int] = {}  # (mbarrier, its phase) -> the race epoch it ended in
         self.fences = plan.fences
         self.launch_shadows = plan.launch_shadows
         self.epoch = 0
@@ -229,9 +232,11 @@ class Wave:
         return self.spaces["local"].allocate(name, size, rows=self.lanes, row_of_lane=rows).base
 
     def address_of(self, name: str) -> int:
-        """The address of a shared variable, module variable or kernel parameter. Raises KeyError."""
+        """The address of a shared variable, function, module variable or kernel parameter. Raises KeyError."""
         if name in self.shared_symbols:
             return self.shared_symbols[name]
+        if name in self.program.functions:
+            return self.program.functions[name]
         module = self.memory.modules[self.program]
         return module[name] if name in module else self.plan.param_address(name)
 
@@ -255,6 +260,14 @@ class Wave:
                 allocation.settle()
                 if allocation.shadow is not None:
                     allocation.shadow.barrier()
+
+    def join_epoch(self, lanes: np.ndarray, epochs: np.ndarray) -> None:
+        """Lanes have seen what others did before `epochs`, (lanes,)."""
+        shift = np.uint64(checks.EPOCH_SHIFT)
+        self.tags = self.tags.copy()
+        own = (self.tags[lanes] >> shift).astype(np.int64) & checks.EPOCH_MASK
+        later = np.maximum(own, epochs & checks.EPOCH_MASK).astype(np.uint64)
+        self.tags[lanes] = self._block_tags[lanes] | later << shift
 
     # Faults
 
