@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMAND = (sys.executable, "-m", "leap_jax.main")
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
+PROGRAM = "leap_jax.main"
+# The kernel sends the run SIGTERM when its parent dies, however that was (prctl PR_SET_PDEATHSIG; Linux).
+_BOOT = (
+    "import ctypes, runpy, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 
 
 class TrainerProcess:
@@ -23,12 +25,11 @@ class TrainerProcess:
         self._stopping = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*COMMAND, *arguments],
+                [sys.executable, "-c", _BOOT, PROGRAM, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # a Ctrl-C on the terminal is for the parent to hand on, once
-                preexec_fn=_end_with_parent,
             )
 
     def poll(self) -> int | None:
@@ -53,7 +54,3 @@ class TrainerProcess:
         if self.poll() is None:
             self._process.kill()
             self._process.wait()
-
-
-def _end_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

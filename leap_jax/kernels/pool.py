@@ -230,7 +230,10 @@ class _Slot:
                 raise _WorkerFailed(f"a worker gave no answer within {seconds:g} seconds", late=True)
             return self._pipe.recv()
         except (EOFError, OSError) as error:
-            code = self._process.poll() if self._process else None
+            code = None
+            if self._process:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # its pipe closes a moment before it has ended
+                    code = self._process.wait(REAP_SECONDS)
             raise _WorkerFailed(f"a worker died (exit status {code})") from error
 
 
