@@ -99,7 +99,7 @@ def one_step(cache_dir, initial, tmp_path_factory):
     def run(name: str, variant: str) -> tuple[dict, list[dict]]:
         config = shrunk(MODULES[name].get_config("+".join(filter(None, (variant, "smoke")))), cache_dir)
         config.steps, config.optimizer.warmup_steps = 1, 0
-        config.prompts_per_step = 4
+        config.prompts_per_step = 6
         config.evaluation.tasks, config.evaluation.samples = 1, 1
         workdir = tmp_path_factory.mktemp("runs") / "run"
         workdir.mkdir()
