@@ -305,6 +305,26 @@ y[threadIdx.x] = s[65 - threadIdx.x];""",
 if (i < 1024) y[i] = x[i];""",
     "a barrier in a uniform branch": """if (x[3] == 3) __syncthreads();
 y[threadIdx.x] = 1;""",
+    "a hand-over within a warp after __syncwarp": """__shared__ float s[64];
+s[threadIdx.x] = 1;
+__syncwarp();
+y[threadIdx.x] = s[threadIdx.x ^ 1];""",
+    "a hand-over within a warp after a shuffle": """__shared__ float s[64];
+s[threadIdx.x] = 1;
+float v = __shfl_xor_sync(~0u, x[threadIdx.x], 1);
+y[threadIdx.x] = s[threadIdx.x ^ 1] + v;""",
+    "a thread reads what it wrote": """__shared__ float s[64];
+s[threadIdx.x] = 1;
+s[threadIdx.x] += x[threadIdx.x];
+y[threadIdx.x] = s[threadIdx.x];""",
+    "half a warp synchronises": """__shared__ float s[64];
+s[threadIdx.x] = 1;
+if (threadIdx.x % 32 < 16) { __syncwarp(0xffff); y[threadIdx.x] = s[threadIdx.x ^ 1]; }""",
+    "counters in shared memory": """__shared__ int count;
+if (threadIdx.x == 0) count = 0;
+__syncthreads();
+int seen = atomicAdd(&count, 1) + atomicAdd(&count, 1);
+y[threadIdx.x] = seen;""",
     "early return before a barrier": """if (threadIdx.x >= 40) return;
 __syncthreads();
 y[threadIdx.x] = 1;""",

@@ -26,10 +26,14 @@ ATOMIC = 1 << PC_BITS
 WARP_SHIFT = PC_BITS + 1
 EPOCH_SHIFT = WARP_SHIFT + 5
 BLOCK_SHIFT = EPOCH_SHIFT + 20
+# A lane tag says which lane of which warp of the wave wrote a word, after how many warp synchronisations.
+LANE_BITS = 5
+SYNC_SHIFT = 29
 EPOCH_MASK = (1 << (BLOCK_SHIFT - EPOCH_SHIFT)) - 1
 BLOCK_MASK = (1 << (64 - BLOCK_SHIFT)) - 1
 _WORD = 4
 _LOG_LIMIT = 1 << 20  # lane accesses
+_LANE_LOG_LIMIT = 64  # writes
 
 
 class Fault(Exception):
@@ -137,8 +141,9 @@ class Shadow:
     """Who last touched each word of an allocation, to find races.
 
     A race: two warps of a block in one barrier epoch, or (across_blocks) two blocks in one launch, touch a word, one
-    of them writes it, not both with atomics, and a second write changes the value. Reads go to a log that is folded
-    in only when a write follows, so that a phase that only reads costs next to nothing.
+    of them writes it, not both with atomics, and a second write changes the value; in shared memory also two lanes of
+    a warp that reads what the other wrote without synchronising. Reads go to a log that is folded in only when
+    a write follows, so that a phase that only reads costs next to nothing; so do the lanes of writes.
     """
 
     def __init__(self, allocation: Allocation, across_blocks: bool):
@@ -151,11 +156,14 @@ class Shadow:
         )
         self._log: list[tuple[Access, np.ndarray, np.ndarray, int]] = []
         self._logged = 0
+        self._lanes: np.ndarray | None = None  # lane tags, made when they are first needed
+        self._lane_log: list[tuple[Access, np.ndarray, np.ndarray]] = []
 
     def barrier(self) -> None:
         """All warps of all blocks in flight have met: what they did before races with nothing after."""
         if not self.across_blocks:
             self._log.clear()
+            self._lane_log.clear()
             self._logged = 0
             self.dirty = self._has_readers = False
 
@@ -168,6 +176,8 @@ class Shadow:
             racing = self._racing(prior, tags)
             if racing is not None:
                 self._report(wave, access, lanes, racing, prior, units, "writes")
+            if self.allocation.space == "shared":
+                self._require_synchronised(wave, access, lanes, units, prior, tags)
         self._log.append(entry)
         self._logged += lanes.count
         if self._logged > _LOG_LIMIT:
@@ -196,6 +206,10 @@ class Shadow:
                     self._report(wave, access, lanes, racing, prior, units, "writes")
         self.dirty = True
         self._writers[units] = tags
+        if self.allocation.space == "shared":
+            self._lane_log.append((access, elements, wave.lane_tags_of(lanes)))
+            if len(self._lane_log) > _LANE_LOG_LIMIT:
+                self._absorb_lanes()
         last = self._writers.take(units)
         racing = self._racing(last, tags)
         if racing is not None:
@@ -204,12 +218,13 @@ class Shadow:
                 self._report(wave, access, lanes, racing, last, units, "writes")
 
     def _expand(
-        self, access: Access, elements: np.ndarray, tags: np.ndarray, count: int
+        self, access: Access, elements: np.ndarray, tags: np.ndarray, count: int, marked: bool = True
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The shadow units that each lane touches, and who touches them how. `tags`: of the lanes."""
+        """The shadow units that each lane touches, and who touches them (`marked`: how). `tags`: of the lanes."""
         if access.width < self._unit:
             self._refine()
-        tags = tags | np.uint64(access.tag)
+        if marked:
+            tags = tags | np.uint64(access.tag)
         if elements.size != count:
             elements = np.broadcast_to(elements, count)
         parts = access.width // self._unit
@@ -234,6 +249,43 @@ class Shadow:
             racing |= (who >> np.uint64(BLOCK_SHIFT - WARP_SHIFT) != 0) & (prior != 0)
         racing &= (prior & tags & np.uint64(ATOMIC)) == 0
         return racing if racing.any() else None
+
+    def _require_synchronised(
+        self, wave: Wave, access: Access, lanes: Lanes, units: np.ndarray, prior: np.ndarray, tags: np.ndarray
+    ) -> None:
+        """Raises Fault if a lane reads what another lane of its warp wrote since the warp last synchronised."""
+        own_warp = ((prior ^ tags) >> np.uint64(WARP_SHIFT) == 0) & ((prior & tags & np.uint64(ATOMIC)) == 0)
+        if not own_warp.any():
+            return
+        self._absorb_lanes()
+        mine = np.repeat(wave.lane_tags_of(lanes), units.size // lanes.count)
+        who = self._lanes.take(units) ^ mine
+        racing = own_warp & (who > 0) & (who < 1 << LANE_BITS)
+        if not racing.any():
+            return
+        found = int(np.argmax(racing))
+        position = found // self._parts(access)
+        byte = int(units[found]) * self._unit % self.allocation.stride
+        lane = int(lanes.index[position])
+        writer = int(wave.thread_of_lane[lane]) ^ int(who[found])
+        raise wave.fault(
+            "race",
+            f"shared race on {self.allocation.describe(byte)}: line {wave.line_of(int(prior[found]) & (ATOMIC - 1))} "
+            f"writes in thread {writer}, line {access.line} reads in another of its warp, "
+            "no __syncwarp() between them",
+            access.line,
+            lanes,
+            position,
+        )
+
+    def _absorb_lanes(self) -> None:
+        """Folds the log of writing lanes into the table."""
+        if self._lanes is None or self._lanes.size != self._writers.size:
+            self._lanes = np.zeros(self._writers.size, np.int64)
+        for access, elements, lane_tags in self._lane_log:
+            units, tags = self._expand(access, elements, lane_tags, lane_tags.size, marked=False)
+            self._lanes[units] = tags
+        self._lane_log.clear()
 
     def _absorb(self) -> None:
         """Folds the log of reads into the tables: the last reader of each unit, and one other that differs."""
@@ -336,7 +388,7 @@ def track(
         return
     shadow = allocation.shadow
     if shadow is None:
-        if wave.warps_per_block == 1 and (allocation.space == "shared" or wave.blocks_of_launch == 1):
+        if wave.warps_per_block == 1 and allocation.space == "global" and wave.blocks_of_launch == 1:
             return
         shadow = allocation.shadow = Shadow(allocation, allocation.space == "global" and not wave.fences)
         if allocation.space == "global":

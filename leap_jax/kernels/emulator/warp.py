@@ -151,6 +151,7 @@ class Meetings:
         self, operation: WarpOperation, lanes: Lanes, values: Sequence[np.ndarray], masks: np.ndarray
     ) -> list[np.ndarray]:
         """The results for each of the lanes."""
+        self._wave.synchronise_warps(lanes)
         if lanes.all and self._wave.whole_warps:
             rows = [value.reshape((1, 1) if value.size == 1 else (-1, WARP)) for value in values]
             shape = (self._wave.warps, WARP)

@@ -190,6 +190,8 @@ class Wave:
             ((np.uint64(first_block) + self.block_of_lane.astype(np.uint64)) & np.uint64(checks.BLOCK_MASK))
             << np.uint64(checks.BLOCK_SHIFT)
         ) | ((self.thread_of_lane // WARP).astype(np.uint64) << np.uint64(checks.WARP_SHIFT))
+        self._lane_tags = np.int64(1 << checks.SYNC_SHIFT) | (self.warp_of_lane << checks.LANE_BITS) | self.lane_in_warp
+        self._warp_syncs = 0  # of all lanes together, on top of those in _lane_tags
         self.tags = self._block_tags  # (lanes,) who each lane is, for race checks
         self.next_epoch(None)
 
@@ -260,6 +262,20 @@ class Wave:
                 allocation.settle()
                 if allocation.shadow is not None:
                     allocation.shadow.barrier()
+
+    def synchronise_warps(self, lanes: Lanes) -> None:
+        """Lanes have met others of their warps: what they wrote to shared memory is seen by those."""
+        if not self.plan.shared_variables:
+            return
+        if lanes.every:
+            self._warp_syncs += 1
+        else:
+            self._lane_tags = self._lane_tags.copy()
+            self._lane_tags[lanes.index] += 1 << checks.SYNC_SHIFT
+
+    def lane_tags_of(self, lanes: Lanes) -> np.ndarray:
+        """(lanes,) who each lane is, for checks within a warp."""
+        return lanes.pick(self._lane_tags) + (self._warp_syncs << checks.SYNC_SHIFT)
 
     def join_epoch(self, lanes: np.ndarray, epochs: np.ndarray) -> None:
         """Lanes have seen what others did before `epochs`, (lanes,)."""
@@ -387,8 +403,11 @@ class Wave:
                 raise self._timeout(f"{self.plan.limits.seconds:g} seconds", lanes)
 
     def _timeout(self, what: str, lanes: Lanes) -> Fault:
-        line = self.line_of(max(range(len(self._heat)), key=self._heat.__getitem__))
-        return self.fault("timeout", f"more than {what}; the hottest loop is at line {line}", line, lanes)
+        hottest = max(range(len(self._heat)), key=self._heat.__getitem__)
+        line = self.line_of(hottest)
+        rounds = self._heat[hottest] // (self.program.stops[hottest] - hottest + 1)
+        where = f"the hottest loop is at line {line}, which ran {rounds} times"
+        return self.fault("timeout", f"more than {what}; {where}", line, lanes)
 
     def _deadlock(self) -> Fault:
         """Every lane that is alive waits for another."""

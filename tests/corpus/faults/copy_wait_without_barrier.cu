@@ -1,0 +1,8 @@
+// fault: race no barrier between them
+extern "C" __global__ void kernel(const float* x, float* y, int n) {
+  __shared__ float s[64];
+  unsigned to = (unsigned)__cvta_generic_to_shared(s + threadIdx.x);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(x + threadIdx.x) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  y[threadIdx.x] = s[63 - threadIdx.x];  // fault
+}

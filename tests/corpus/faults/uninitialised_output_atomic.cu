@@ -1,0 +1,4 @@
+// fault: uninitialised element 0 of out1[1024]
+extern "C" __global__ void kernel(const float* x, float* y, int n) {
+  atomicAdd(y, x[threadIdx.x]);  // fault
+}
