@@ -292,3 +292,25 @@ def test_what_is_left_out_names_itself_and_its_line(text):
     with pytest.raises(UnsupportedOpcode) as caught:
         prepare(parse(source))
     assert caught.value.instruction == f"{name} (line 12)"
+
+
+ALL_PTX = [
+    copying(f"{COPY} {WAIT} bar.sync 0; {SHOW}"),
+    copying(f"{BARRIER} {INIT} {PUT} mbarrier.arrive.shared::cta.b64 %state, [%b]; {SPIN} {GET}", 4),
+    *(ptx_kernel(".param .u64 py", CALL.format(choose=choose), FUNCTIONS) for choose in (FROM_TABLE, BY_NAME)),
+    ptx_kernel(
+        ".param .u64 px, .param .u32 n",
+        """.reg .b32 %r<9>; .reg .f32 %f<5>; .reg .b16 %h<3>; .reg .f64 %d<3>; .reg .b64 %rd<5>; .reg .pred %p<4>;
+        .shared .align 4 .b8 s[128]; .local .align 4 .b8 stack[16];
+        ld.param.u64 %rd1, [px]; ld.param.u32 %r1, [n]; cvta.to.global.u64 %rd1, %rd1; mov.u32 %r2, %tid.x;
+        mov.u32 %r7, 0;
+        loop: and.b32 %r3, %r2, 31; mad.wide.u32 %rd2, %r3, 4, %rd1; ld.global.f32 %f1, [%rd2];
+        fma.rn.f32 %f2, %f1, %f1, 0f3F800000; ex2.approx.ftz.f32 %f3, %f2; cvt.rn.f16.f32 %h1, %f3;
+        cvt.f64.f32 %d1, %f3; add.cc.u32 %r4, %r3, -7; addc.u32 %r5, %r4, 0; prmt.b32 %r4, %r4, %r5, 0x5410;
+        shfl.sync.bfly.b32 %r6|%p1, %r4, 3, 31, -1; vote.sync.ballot.b32 %r5, %p1, -1; bfe.u32 %r5, %r5, 3, 9;
+        mov.u32 %r8, s; mad.lo.u32 %r8, %r3, 4, %r8; bar.sync 0; st.shared.b32 [%r8], %r5; bar.sync 0;
+        atom.shared.add.u32 %r6, [%r8], 1; mov.u32 %r6, stack; st.local.u16 [%r6], %h1; ld.local.s16 %r6, [%r6];
+        add.u32 %r7, %r7, 1; setp.lt.and.u32 %p2, %r7, %r1, %p1; @%p2 bra loop; @!%p2 bar.sync 1;
+        setp.eq.u32 %p3, %r2, 3; @%p3 st.global.v2.f32 [%rd1], {%f1, %f3}; bar.red.popc.u32 %r3, 0, %p3; exit;""",
+    ),
+]

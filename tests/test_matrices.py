@@ -328,3 +328,10 @@ def test_a_misaligned_matrix_is_named():
         run(source.replace("OFFSET", "8"), [x])
     with pytest.raises(Fault, match="misaligned"):
         run(source.replace("OFFSET", "0").replace(", 24;", ", 20;"), [x])
+
+
+PTX_OF_A_PRODUCT = mma_kernel(
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    {"a": 4, "b": 2, "c": 4, "d": 4},
+    {"a": 16, "b": 16, "c": 32, "d": 32},
+)

@@ -141,7 +141,7 @@ class Body:
         guard, guard_negated = None, False
         if self._cursor.accept("@"):
             guard_negated = self._cursor.accept("!")
-            guard = self._register().name
+            guard = self._predicate().name
         opcode = self._cursor.take(kind="name")
         modifiers = []
         while self._cursor.here.kind == "dotted":
@@ -210,13 +210,19 @@ class Body:
 
     def _negated(self) -> ir.Register:
         """`!p` as a source operand: a register of its own, written by a `not.pred` before the instruction."""
-        source = self._register()
+        source = self._predicate()
         inverse = ir.Register(f"{source.name}$not")
         self.registers[inverse.name] = 1
         self.instructions.append(
             ir.Instruction("not", ("pred",), (inverse, source), None, False, self._lines.current, f"!{source.name}")
         )
         return inverse
+
+    def _predicate(self) -> ir.Register:
+        found = self._register()
+        if self.registers[found.name] != 1:
+            raise self._cursor.error(f"{found.name!r} is not a predicate")
+        return found
 
     def _register(self) -> ir.Register:
         name = self._cursor.here.text

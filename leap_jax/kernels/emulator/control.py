@@ -183,7 +183,7 @@ def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
 
     if isinstance(name, ir.Symbol):
         callee = program.codes.get(name.name)
-        if callee is None or not _fits(callee.function, returns, arguments):
+        if callee is None or not _fits(callee.function, code, returns, arguments):
             raise UnsupportedOpcode(instruction)
         return lambda frame, lanes, place: enter(frame, lanes, place, callee)
     pointer = layout.source(name, "u64", instruction)
@@ -194,7 +194,7 @@ def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
         for address in np.unique(targets):
             part = lanes.subset(targets == address)
             callee = program.codes.get(program.entry_of_address.get(int(address), ""))
-            if callee is None or not _fits(callee.function, returns, arguments):
+            if callee is None or not _fits(callee.function, code, returns, arguments):
                 text = "null pointer" if address == 0 else f"address {int(address):#x}"
                 raise frame.wave.fault(
                     "memory_fault", f"invalid call: {text} is not a function of that type", instruction.line, part
@@ -204,10 +204,13 @@ def _call(instruction: ir.Instruction, code: Code, program: Program, layout: Lay
     return call_each
 
 
-def _fits(function: ir.Function, returns: ir.Vector, arguments: ir.Vector) -> bool:
-    """Whether a call passes and takes as many values as the function has."""
-    sizes = len(returns.elements), len(arguments.elements)
-    return not function.is_entry and sizes == (len(function.returns), len(function.params))
+def _fits(function: ir.Function, caller: Code, returns: ir.Vector, arguments: ir.Vector) -> bool:
+    """Whether a call passes and takes the values that the function has."""
+    given = [caller.param_sizes.get(o.name, -1) for o in (*returns.elements, *arguments.elements)]
+    wanted = [v.size_bytes for v in (*function.returns, *function.params)]
+    if function.is_entry or len(returns.elements) != len(function.returns) or len(given) != len(wanted):
+        return False
+    return all(g >= w for g, w in zip(given, wanted, strict=True))
 
 
 def _trap(instruction: ir.Instruction, code: Code, program: Program, layout: Layout, pc: int) -> Control:

@@ -55,20 +55,25 @@ class SharedVariable:
 
 
 class Code:
-    """One function, prepared: where its instructions begin, and what its frames hold."""
+    """One function, prepared: where its instructions begin, and what its frames hold.
 
-    def __init__(self, function: ir.Function, start: int, module_variables: Iterable[str]):
+    `named`: the functions and variables of the module that have an address.
+    """
+
+    def __init__(self, function: ir.Function, start: int, named: Iterable[str]):
         self.function, self.name, self.start = function, function.name, start
         self.callees: set[str] = set()
-        self._params = {v.name: v.size_bytes for v in (*function.params, *function.returns)}
-        self._params |= {v.name: v.size_bytes for v in function.variables if v.space == "param"}
-        self.layout = Layout(function, {*module_variables, *(v.name for v in function.variables), *self._params})
+        self.param_sizes = {v.name: v.size_bytes for v in (*function.params, *function.returns)}
+        self.param_sizes |= {v.name: v.size_bytes for v in function.variables if v.space == "param"}
+        variables = {v.name for v in function.variables if v.space != "param"}
+        own = {v.name for v in function.params} if function.is_entry else set()  # others have no address
+        self.layout = Layout(function, {*named, *variables, *own})
         self._locals = {v.name: v.size_bytes for v in function.variables if v.space == "local"}
 
     @property
     def params(self) -> frozenset[str]:
         """Names in the frame's parameter space."""
-        return frozenset(self._params)
+        return frozenset(self.param_sizes)
 
     def initial_registers(self, wave: Wave, depth: int) -> list[np.ndarray]:
         """The slots of a new frame. Local variables get their memory here."""
@@ -88,7 +93,7 @@ class Code:
         given = wave.plan.params if depth == 0 else {}
         return {
             name: given[name] if name in given else np.zeros((wave.lanes, size), np.uint8)
-            for name, size in self._params.items()
+            for name, size in self.param_sizes.items()
         }
 
 
@@ -112,8 +117,10 @@ class Program:
         self.call_returns: dict[int, tuple[str, ...]] = {}
         self._owners: list[Code] = []
         start = 0
+        named = {v.name for v in module.variables.values() if v.space in ("global", "const", "shared")}
+        named |= self.functions.keys()
         for function in module.functions.values():
-            self.codes[function.name] = Code(function, start, {*module.variables, *self.functions})
+            self.codes[function.name] = Code(function, start, named)
             start += len(function.instructions) + 1
         self.size = start
         for code in self.codes.values():
@@ -127,17 +134,11 @@ class Program:
         function = code.function
         instructions = [*function.instructions, _implicit_return(function)]
         uses = _register_uses(function)
-        layout = code.layout
         for pc, instruction in enumerate(instructions, code.start):
-            step = run = None
-            if is_control(instruction):
-                run = control(instruction, code, self, layout, pc)
-                if instruction.opcode == "call":
-                    code.callees |= self._callees(instruction)
-            else:
-                step = _step(instruction, code, pc, uses)
-                if instruction.guard is not None:
-                    step = guarded_step(step, layout.predicate(instruction.guard), instruction.guard_negated)
+            try:
+                step, run = self._resolve(instruction, code, pc, uses)
+            except (ValueError, LookupError, AttributeError, TypeError, StopIteration) as error:
+                raise UnsupportedOpcode(instruction) from error  # operands that its form does not have
             self.steps.append(step)
             self.controls.append(run)
             self.lines.append(instruction.line)
@@ -149,6 +150,19 @@ class Program:
             stop = pc if self.controls[pc] is not None else stop
             stops.append(stop)
         self.stops.extend(reversed(stops))
+
+    def _resolve(
+        self, instruction: ir.Instruction, code: Code, pc: int, uses: dict[str, int]
+    ) -> tuple[Step | None, Control | None]:
+        """What to do at an instruction: one of the two."""
+        if is_control(instruction):
+            if instruction.opcode == "call":
+                code.callees |= self._callees(instruction)
+            return None, control(instruction, code, self, code.layout, pc)
+        step = _step(instruction, code, pc, uses)
+        if instruction.guard is not None:
+            step = guarded_step(step, code.layout.predicate(instruction.guard), instruction.guard_negated)
+        return step, None
 
     def _callees(self, instruction: ir.Instruction) -> set[str]:
         """The functions that a call may reach."""

@@ -84,6 +84,8 @@ class Layout:
         dtype = DTYPES[code]
         if isinstance(operand, ir.Register):
             register = REGISTER_DTYPES[self._widths[operand.name]]
+            if (self._widths[operand.name] == 1) != (code == "pred"):
+                raise UnsupportedOpcode(instruction)
             slot = self._slots["register", operand.name]
             return Source(slot, dtype, register, register.itemsize != dtype.itemsize)
         unsigned = REGISTER_DTYPES[1 if code == "pred" else dtype.itemsize * 8]
