@@ -385,14 +385,14 @@ def test_replies_are_kept_in_a_folder(tmp_path, monkeypatch):
 
 
 def test_another_compiler_header_or_option_is_another_key(monkeypatch):
-    keys = {compiler._cache_key("x")}
+    keys = {compiler._cache_key("x"), compiler._cache_key("x", 80)}
     monkeypatch.setattr(compiler, "_versions", lambda: ("nvrtc 14",))
     keys.add(compiler._cache_key("x"))
     monkeypatch.setattr(compiler_child, "OPTIONS", (*compiler_child.OPTIONS, "-G"))
     keys.add(compiler._cache_key("x"))
     monkeypatch.setitem(includes.SHIMS, "math.h", "changed")
     keys.add(compiler._cache_key("x"))
-    assert len(keys) == 4
+    assert len(keys) == 5
 
 
 def test_child_is_recycled_when_it_has_grown(monkeypatch):
@@ -410,10 +410,19 @@ def test_cpu_limit_ends_the_child():
     compiler.close()
     with compiler._lock:
         child = compiler._running_child()
-        child.socket.sendall(compiler.REQUEST.pack(len(TEMPLATE_BOMB), 0.2) + TEMPLATE_BOMB.encode())
+        child.socket.sendall(compiler.REQUEST.pack(len(TEMPLATE_BOMB), 0.2, 90) + TEMPLATE_BOMB.encode())
         with pytest.raises(EOFError):
             child._receive(time.monotonic() + 60)
         assert compiler._end_child() == -signal.SIGPROF
+
+
+def test_the_architecture_is_the_one_asked_for():
+    default, ampere = compile_source(SCALE), compile_source(SCALE, architecture=80)
+    assert ".target sm_90" in default.ptx and ".target sm_80" in ampere.ptx
+    assert default.cubin != ampere.cubin
+    assert compile_source(SCALE, architecture=90) == default
+    with pytest.raises(compiler.CompilerUnavailable, match="sm_70"):
+        compile_source(SCALE, architecture=70)
 
 
 def test_interrupted_compile_does_not_answer_the_next_request(monkeypatch):

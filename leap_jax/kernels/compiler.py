@@ -67,27 +67,36 @@ class CompilerUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program assembled for sm_90; kernels are named as in the PTX (mangled unless `extern "C"`)."""
+    """A program assembled for one architecture; kernels are named as in the PTX (mangled unless `extern "C"`)."""
 
     ptx: str
     cubin: bytes
     resources: dict[str, KernelResources]
 
 
-def compile_source(source: str, *, timeout_seconds: float = 20.0, cache_folder: Path | None = None) -> Compiled:
+def compile_source(
+    source: str,
+    *,
+    timeout_seconds: float = 20.0,
+    cache_folder: Path | None = None,
+    architecture: int = compiler_child.ARCHITECTURE,
+) -> Compiled:
     """Compile one translation unit of device code, in `timeout_seconds` (twice that if the child dies).
 
+    architecture: 90 for sm_90, which needs no such GPU here.
     cache_folder: where replies are also kept on disk, for other processes and later ones.
     Raises `CompileError` for a source that is refused, wrong, or too much for the limits, and
     `CompilerUnavailable` where the compiler cannot be run.
     """
     text = _screened(source)
     try:
-        status, log, ptx, cubin = _cached_request(text, timeout_seconds, cache_folder)
+        status, log, ptx, cubin = _cached_request(text, timeout_seconds, cache_folder, architecture)
     except TimeoutError as error:
         raise CompileError((), f"compile time limit of {timeout_seconds:g} s exceeded") from error
     if status == compiler_child.SUCCESS:
         return Compiled(ptx, cubin, compiler_log.resources(log))
+    if status == compiler_child.INVALID_OPTION:
+        raise CompilerUnavailable(f"{compiler_version()} does not compile for sm_{architecture}")
     raise _failure(status, log, ptx)
 
 
@@ -152,7 +161,7 @@ class _Child:
             raise CompilerUnavailable(f"the compiler does not start: {text}")
         self.hello = json.loads(text)
 
-    def compile(self, source: bytes, seconds: float) -> Reply:
+    def compile(self, source: bytes, seconds: float, architecture: int = compiler_child.ARCHITECTURE) -> Reply:
         """Return status, log, PTX and cubin.
 
         Raises TimeoutError at the deadline, ConnectionError or EOFError if the child dies.
@@ -160,7 +169,7 @@ class _Child:
         deadline = time.monotonic() + seconds
         self.compiles += 1
         self.socket.settimeout(seconds)
-        self.socket.sendall(REQUEST.pack(len(source), seconds) + source)
+        self.socket.sendall(REQUEST.pack(len(source), seconds, architecture) + source)
         return self._receive(deadline)
 
     def worn(self) -> bool:
@@ -236,14 +245,14 @@ def _end_child() -> int:
     return exit_status
 
 
-def _cached_request(text: str, seconds: float, folder: Path | None) -> Reply:
+def _cached_request(text: str, seconds: float, folder: Path | None, architecture: int) -> Reply:
     """The reply to a source: from memory, from the folder, or from the compiler. Raises as `_request` does."""
-    name = _cache_key(text)
+    name = _cache_key(text, architecture)
     reply = _memory.load(name)
     if reply is None and folder is not None:
         reply = compile_cache.load(folder, name)
     if reply is None:
-        reply = _request(text.encode(errors="replace"), seconds)
+        reply = _request(text.encode(errors="replace"), seconds, architecture)
         if not _final(reply):
             return reply
         if folder is not None:
@@ -252,8 +261,9 @@ def _cached_request(text: str, seconds: float, folder: Path | None) -> Reply:
     return reply
 
 
-def _cache_key(text: str) -> str:
-    return compile_cache.key((text, *compiler_child.OPTIONS, *_versions(), *itertools.chain(*includes.SHIMS.items())))
+def _cache_key(text: str, architecture: int = compiler_child.ARCHITECTURE) -> str:
+    options = (f"sm_{architecture}", *compiler_child.OPTIONS)
+    return compile_cache.key((text, *options, *_versions(), *itertools.chain(*includes.SHIMS.items())))
 
 
 @functools.cache
@@ -268,14 +278,14 @@ def _final(reply: Reply) -> bool:
     return status == compiler_child.SUCCESS or (status == compiler_child.COMPILATION and not _OUT_OF_MEMORY.search(log))
 
 
-def _request(source: bytes, seconds: float) -> Reply:
+def _request(source: bytes, seconds: float, architecture: int) -> Reply:
     """Compile in the child; a child that dies of it is replaced and the request repeated once."""
     deaths = []
     with _lock:
         for _ in range(ATTEMPTS):
             child, answered = _running_child(), False
             try:
-                reply = child.compile(source, seconds)
+                reply = child.compile(source, seconds, architecture)
                 answered = True
             except (EOFError, ConnectionError):
                 pass

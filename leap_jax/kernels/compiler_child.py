@@ -21,15 +21,14 @@ LOG_BYTES = 64 << 10
 PTX_BYTES = 8 << 20
 CUBIN_BYTES = 32 << 20
 
-REQUEST = struct.Struct("<Id")  # bytes of source, seconds of CPU time
+REQUEST = struct.Struct("<IdI")  # bytes of source, seconds of CPU time, 90 for sm_90
 REPLY = struct.Struct("<iIII")  # status, then bytes of log, PTX and cubin
 
 # Status: NVRTC's own results, and below zero what NVRTC does not know.
-SUCCESS, OUT_OF_MEMORY, COMPILATION, INTERNAL_ERROR = 0, 1, 6, 11
+SUCCESS, OUT_OF_MEMORY, INVALID_OPTION, COMPILATION, INTERNAL_ERROR = 0, 1, 5, 6, 11
 TOO_LARGE, FAILED_TO_START = -1, -2
 
 OPTIONS = (
-    "--gpu-architecture=sm_90",  # a real architecture: inline PTX and resources are checked by the assembler
     "--std=c++17",
     "--minimal",  # without textures and the device runtime: a quarter faster
     "--disable-warnings",  # an answer can fill the log with them
@@ -38,6 +37,7 @@ OPTIONS = (
     f"-include={includes.PREAMBLE_NAME}",
 )
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+ARCHITECTURE = 90  # unless another is asked for
 _WARM_UP = 'extern "C" __global__ void warm_up(float* y) { y[0] = expf(y[0]); }'
 
 
@@ -53,13 +53,13 @@ def main(channel: int, library: str, include_folder: str) -> None:
         return
     _reply(replies, SUCCESS, json.dumps(hello).encode())
     while header := requests.read(REQUEST.size):
-        size, cpu_seconds = REQUEST.unpack(header)
+        size, cpu_seconds, architecture = REQUEST.unpack(header)
         source = requests.read(size)
         # Idle, the child ends with its socket; in the middle of a compile it does not look at it.
         sandbox.end_on_hangup(channel, True)
         sandbox.limit_cpu(cpu_seconds)
         try:
-            reply = _compile(nvrtc, source, options)
+            reply = _compile(nvrtc, source, options, architecture)
         except MemoryError:
             reply = OUT_OF_MEMORY, b"", b"", b""
         sandbox.limit_cpu(0)
@@ -97,8 +97,14 @@ def _warm_up(nvrtc: ctypes.CDLL, options: tuple[str, ...]) -> None:
         raise RuntimeError(f"NVRTC cannot compile (result {status}): {log.decode(errors='replace')[:500]}")
 
 
-def _compile(nvrtc: ctypes.CDLL, source: bytes, options: tuple[str, ...]) -> tuple[int, bytes, bytes, bytes]:
-    """Compile one program; returns status, log, PTX (also after an assembler error) and cubin."""
+def _compile(
+    nvrtc: ctypes.CDLL, source: bytes, options: tuple[str, ...], architecture: int = ARCHITECTURE
+) -> tuple[int, bytes, bytes, bytes]:
+    """Compile one program; returns status, log, PTX (also after an assembler error) and cubin.
+
+    For a real architecture, so that the assembler checks inline PTX and resources.
+    """
+    options = (f"--gpu-architecture=sm_{architecture}", *options)
     program = ctypes.c_void_p()
     names, texts = _strings(includes.SHIMS.keys()), _strings(includes.SHIMS.values())
     status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, PROGRAM.encode(), len(names), texts, names)
