@@ -56,18 +56,40 @@ def _dealt(shapes: tuple[Scalars, ...], count: int, rng: np.random.Generator) ->
     return dealt[: max(count, len(shapes))]
 
 
+def timing_inputs(task: Task, seed: int, index: int) -> dict[str, np.ndarray]:
+    """Inputs at the timing shape, in the task's first ordinary regime: one set for each index."""
+    return _inputs(task, _timing_regime(task), task.timing_shape, (seed, zlib.crc32(task.name.encode()), 2, index))
+
+
+def timing_check(task: Task, inputs: dict[str, np.ndarray]) -> Check:
+    """The check that such inputs make."""
+    scalars = task.timing_shape
+    return Check(scalars, _timing_regime(task), True, inputs, _wanted(task, inputs, scalars), ())
+
+
+def _timing_regime(task: Task) -> str:
+    return next((regime for regime in task.regimes if regime not in MASKING), task.regimes[0])
+
+
 def _make_check(task: Task, scalars: Scalars, regime: str, public: bool, seed: tuple[int, ...]) -> Check:
-    given = task.inputs(regime, scalars, np.random.default_rng((*seed, 0)))
-    inputs = {p.name: _declared(task, p, given[p.name], scalars, p.dtype) for p in task.params_with("in")}
+    inputs = _inputs(task, regime, scalars, (*seed, 0))
+    return Check(scalars, regime, public, inputs, _wanted(task, inputs, scalars), (*seed, 1))
+
+
+def _inputs(task: Task, regime: str, scalars: Scalars, seed: tuple[int, ...]) -> dict[str, np.ndarray]:
+    given = task.inputs(regime, scalars, np.random.default_rng(seed))
+    return {p.name: _declared(task, p, given[p.name], scalars, p.dtype) for p in task.params_with("in")}
+
+
+def _wanted(task: Task, inputs: dict[str, np.ndarray], scalars: Scalars) -> dict[str, np.ndarray]:
     values = {n: a.astype(np.float64) if a.dtype.kind == "f" else a.copy() for n, a in inputs.items()}
     with np.errstate(all="ignore"):
         results = task.reference(np, **values, **scalars)
     results = results if isinstance(results, tuple) else (results,)
-    wanted = {
+    return {
         p.name: _declared(task, p, result, scalars, "f64" if p.dtype == "f32" else p.dtype)
         for p, result in zip(task.params_with("out"), results, strict=True)
     }
-    return Check(scalars, regime, public, inputs, wanted, (*seed, 1))
 
 
 def _declared(task: Task, param: Param, value: object, scalars: Scalars, dtype: str) -> np.ndarray:

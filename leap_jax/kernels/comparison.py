@@ -67,6 +67,29 @@ def compare(
     )
 
 
+def unsteady(
+    output: str, first: np.ndarray, again: np.ndarray, *, shape: Mapping[str, int], regime: str, public: bool
+) -> Mismatch | None:
+    """How two runs on the same input differ, bit for bit; None where they do not."""
+    bits = f"u{first.itemsize}"
+    differs = first.view(bits) != again.view(bits)
+    if not differs.any():
+        return None
+    index = np.unravel_index(int(np.argmax(differs)), differs.shape)
+    return Mismatch(
+        output=output,
+        wrong=int(differs.sum()),
+        total=differs.size,
+        index=tuple(int(i) for i in index),
+        got=shown(first[index]),
+        want=shown(again[index]),
+        pattern="nondeterministic",
+        shape=dict(shape),
+        regime=regime,
+        public=public,
+    )
+
+
 def pattern(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, defined: np.ndarray, rtol: float, atol: float) -> str:
     """The tag of a mismatch: the first that fits, most telling first; `some` if none does."""
     if not defined.any():

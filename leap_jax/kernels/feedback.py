@@ -24,6 +24,7 @@ _ADVICE = {
     "constant_offset": "{output} is off by a constant.",
     "scaled": "{output} is off by a factor.",
     "input_modified": "inputs must not be written.",
+    "nondeterministic": "a race, or a value that is read before it is written.",
 }
 
 
@@ -47,7 +48,7 @@ def _lines(task: Task, verdict: Verdict) -> list[str]:
             return [f"{name}: the answer was not judged."]
         case Outcome.COMPILE_ERROR if verdict.diagnostics:
             return _compile_lines(name, verdict.diagnostics)
-        case Outcome.INCORRECT | Outcome.RUNTIME_ERROR | Outcome.LAUNCH_ERROR if verdict.hidden_total:
+        case Outcome.INCORRECT | Outcome.RUNTIME_ERROR | Outcome.LAUNCH_ERROR if _is_hidden(verdict):
             return [f"{name}: hidden checks: {verdict.hidden_passed} of {verdict.hidden_total} passed."]
         case Outcome.INCORRECT if verdict.mismatch:
             return [*_mismatch_lines(verdict.mismatch), f"{_count(verdict)}."]
@@ -72,6 +73,8 @@ def _mismatch_lines(m: Mismatch) -> list[str]:
     where = f"at {shape_text(m.shape, m.regime)}"
     if m.pattern == "input_modified":
         lines = [f"incorrect: input {m.output} was modified {where}."]
+    elif m.pattern == "nondeterministic":
+        lines = [f"incorrect: {m.output}: {m.wrong} of {m.total} differ between two runs on the same input {where}."]
     else:
         index = ",".join(map(str, m.index))
         lines = [
@@ -96,12 +99,20 @@ def _fault(verdict: Verdict) -> str:
 
 
 def _performance(verdict: Verdict) -> list[str]:
-    lines = [f"time {verdict.time_us:.1f} us."] if verdict.time_us is not None else []
+    lines = []
+    if verdict.time_us is not None:
+        beside = f", baseline {verdict.baseline_us:.1f} us" if verdict.baseline_us is not None else ""
+        lines.append(f"time {verdict.time_us:.1f} us{beside}.")
     return lines + [
         f"{kernel}: {r.registers} registers, {r.static_shared_bytes} bytes shared, "
         f"{r.spill_store_bytes + r.spill_load_bytes} bytes spilled."
         for kernel, r in verdict.resources.items()
     ]
+
+
+def _is_hidden(verdict: Verdict) -> bool:
+    """Whether a hidden check decided: public ones have passed, and no timed launch was asked."""
+    return verdict.hidden_total > 0 and verdict.stage != "time"
 
 
 def _count(verdict: Verdict) -> str:

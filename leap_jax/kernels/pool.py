@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -25,11 +24,11 @@ from pathlib import Path
 
 from leap_jax.kernels.answer import AnswerError, extract_source
 from leap_jax.kernels.catalog import load_task
+from leap_jax.kernels.processes import REAP_SECONDS, kill_group
 from leap_jax.kernels.verdict import FaultReport, Outcome, Verdict
 
 WORKER_COMMAND = (sys.executable, "-m", "leap_jax.kernels.worker")
 START_SECONDS = 60.0
-REAP_SECONDS = 5.0
 ATTEMPTS = 2
 KEPT_VERDICTS = 100_000
 _ROOT = Path(__file__).parents[2]
@@ -213,7 +212,7 @@ class _Slot:
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
-            _kill_group(process)
+            kill_group(process)
             self._pipe.close()
 
     def stop(self) -> None:
@@ -221,7 +220,7 @@ class _Slot:
         with self._lock:
             self._stopped = True
             if self._process is not None:
-                _kill_group(self._process)
+                kill_group(self._process)
 
     def _exchange(self, message: object, seconds: float) -> object:
         try:
@@ -235,14 +234,6 @@ class _Slot:
                 with contextlib.suppress(subprocess.TimeoutExpired):  # its pipe closes a moment before it has ended
                     code = self._process.wait(REAP_SECONDS)
             raise _WorkerFailed(f"a worker died (exit status {code})") from error
-
-
-def _kill_group(process: subprocess.Popen) -> None:
-    """SIGKILL to the group. A process that cannot be reaped (uninterruptible) is not waited for."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(REAP_SECONDS)
 
 
 def _resolve(future: Future, verdict: Verdict | None = None, error: Exception | None = None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from leap_jax.kernels.gpu.timing import Timing
+
 DEVICE_CODE_ONLY = "only device code and launch lines are taken"
 
 
@@ -68,7 +70,7 @@ class Mismatch:
     got: str
     want: str
     pattern: str  # untouched, all_zero, all_nan, first_block_only, last_tile, transposed, shifted, constant_offset,
-    # scaled, input_modified, or `some`
+    # scaled, input_modified, nondeterministic, or `some`
     shape: dict[str, int]  # the scalars of the check
     regime: str
     public: bool
@@ -102,6 +104,7 @@ class Verdict:
     resources: dict[str, KernelResources] = field(default_factory=dict)
     time_us: float | None = None  # at the timing shape; None where the device gives none
     baseline_us: float | None = None  # of the task's baseline answer, beside it
+    timing: Timing | None = None  # what both were measured by
     seconds: dict[str, float] = field(default_factory=dict)  # wall time by stage
 
     @property

@@ -7,10 +7,8 @@ prints can be taken for a verdict. Never imports JAX.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,11 +16,11 @@ from multiprocessing.connection import Connection
 
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.checks import Check, make_checks
+from leap_jax.kernels.processes import die_with_parent
 from leap_jax.kernels.verdict import Outcome, Verdict
 from leap_jax.kernels.verification import Settings, verify
 
 READY = "ready"
-_PR_SET_PDEATHSIG = 1
 _KEPT_TASKS = 256  # tasks whose inputs and references stay in memory; a group asks for its task many times
 
 
@@ -31,9 +29,7 @@ def serve(judge: Callable[[str, str, Settings], Verdict], descriptor: int, paren
 
     The first message holds the settings. Dies with its parent.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        return
+    die_with_parent(parent_pid)
     os.set_inheritable(descriptor, False)
     with Connection(descriptor) as pipe:
         try:
