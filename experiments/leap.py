@@ -119,7 +119,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.cold_start.seed = 0  # apart from config.seed, so that all seeds of a run share one cold start
 
     config.kernels = ConfigDict()
-    config.kernels.device = "emulator"  # emulator; pycuda needs an NVIDIA GPU
+    config.kernels.device = "auto"  # emulator, pycuda (an NVIDIA GPU), auto: pycuda where it can be, else emulator
     config.kernels.workers = 2
     config.kernels.compile_seconds = 10.0
     config.kernels.run_seconds = 10.0  # wall time of all runs of one verdict

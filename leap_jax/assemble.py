@@ -18,6 +18,9 @@ from leap_jax.algorithm.objective import Objective
 from leap_jax.config import gate_window, longest_prompt
 from leap_jax.initial_policy import Policy
 from leap_jax.kernels.compiler import compiler_version, containment_warnings, sandbox_layers
+from leap_jax.kernels.gpu import choice
+from leap_jax.kernels.gpu.session import find_gpus
+from leap_jax.kernels.gpu.timed import GPU_SECONDS
 from leap_jax.kernels.pool import VerificationPool
 from leap_jax.kernels.verification import Settings
 from leap_jax.policy.cold_start import make_optimizer
@@ -79,8 +82,9 @@ def turn_advantages(config: ConfigDict) -> Callable:
 def pool(config: ConfigDict) -> VerificationPool:
     """The verification workers, not started yet."""
     kernels = config.kernels
+    device = choice.resolve(kernels.device)
     settings = Settings(
-        device=kernels.device,
+        device=device,
         compile_seconds=kernels.compile_seconds,
         run_seconds=kernels.run_seconds,
         instructions_per_thread=kernels.instructions_per_thread,
@@ -88,7 +92,8 @@ def pool(config: ConfigDict) -> VerificationPool:
         checks=kernels.checks,
         seed=kernels.seed,
     )
-    return VerificationPool(kernels.workers, settings, kernels.deadline_seconds)
+    beside = GPU_SECONDS if device == "pycuda" else 0.0
+    return VerificationPool(kernels.workers, settings, kernels.deadline_seconds + beside)
 
 
 def actor(config: ConfigDict, policy: Policy, workers: VerificationPool) -> Actor:
@@ -153,12 +158,11 @@ def prepare_jax(config: ConfigDict) -> None:
 def report_devices(config: ConfigDict) -> None:
     """Say where the policy and the kernels run, and with which compiler."""
     logging.info("policy: jax %s on %s", jax.__version__, ", ".join(map(str, jax.devices())))
-    logging.info(
-        "kernels: device %s (kernels.device; runs everywhere, needs no GPU), %d workers, %s",
-        config.kernels.device,
-        config.kernels.workers,
-        compiler_version(),
-    )
+    device = choice.resolve(config.kernels.device)
+    names = ", ".join(gpu.facts.name for gpu in find_gpus()) if device == "pycuda" else "needs no GPU"
+    logging.info("kernels: on %s (%s), %d workers, %s", device, names, config.kernels.workers, compiler_version())
+    if config.kernels.device == "auto" and device == "emulator":
+        logging.info("kernels: not on a GPU: %s", choice.missing())
     logging.info("kernels: the compiler is contained by %s", ", ".join(sandbox_layers()))
     for line in containment_warnings():
         logging.warning("kernels: %s", line)

@@ -10,9 +10,10 @@ from ml_collections import ConfigDict
 
 from leap_jax.algorithm import advantages, credit, gate, objective, returns, rewards
 from leap_jax.experiment import ConfigError, flatten
+from leap_jax.kernels.gpu import choice
 
-DEVICES = ("emulator",)
-DEVICES_WITH_TIMES = ()  # whose verdicts say how long a correct answer takes
+DEVICES = ("auto", "pycuda", "emulator")
+DEVICES_WITH_TIMES = ("pycuda",)  # whose verdicts say how long a correct answer takes
 DEAD_GROUPS = ("keep", "refill", "retry_buffer")
 
 
@@ -87,11 +88,9 @@ def validate(config: ConfigDict) -> None:
     _one_of(config, "objective.kl_estimator", objective.KL_ESTIMATORS)
     _one_of(config, "optimizer.name", ("adamw", "muon"))
     _one_of(config, "cold_start.optimizer", ("adamw", "muon"))
-    if config.kernels.device == "pycuda":
-        raise ConfigError(
-            "kernels.device=pycuda: this version runs kernels on the emulator only; set kernels.device=emulator"
-        )
     _one_of(config, "kernels.device", DEVICES)
+    if config.kernels.device == "pycuda" and (reason := choice.missing()):
+        raise ConfigError(f"kernels.device=pycuda: {reason}; set kernels.device=emulator, which needs no GPU")
     _method(config)
 
     for warmup, total in (("optimizer.warmup_steps", "steps"), ("cold_start.warmup_steps", "cold_start.steps")):
@@ -150,12 +149,13 @@ def _method(config: ConfigDict) -> None:
     _at_least(config, 0.0, "reward_options.noise_margin", "reward_options.speed_weight", "credit.negative_weight")
     _at_least(config, 1, "reward_options.length_bin_tokens")
     _positive(config, "reward_options.speedup_cap")
-    if rewards.uses_speed(config.reward, options) and config.kernels.device not in DEVICES_WITH_TIMES:
+    device = choice.resolve(config.kernels.device)
+    if rewards.uses_speed(config.reward, options) and device not in DEVICES_WITH_TIMES:
         weighted = config.reward in rewards.SPEED_WEIGHTED
         instead = "set reward_options.speed_weight=0" if weighted else "use reward=tournament"
         raise ConfigError(
-            f"reward={config.reward}: needs the times of correct answers, and kernels.device={config.kernels.device} "
-            f"gives none; {instead}"
+            f"reward={config.reward}: needs the times of correct answers, and kernels.device={device} gives none; "
+            f"{instead}"
         )
     if config.reward == "manual" and len(options.turn_rewards) < config.max_turns:
         raise ConfigError(

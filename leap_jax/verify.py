@@ -1,7 +1,7 @@
 """Check one kernel by hand: `python -m leap_jax.verify FILE.cu --task=softmax`.
 
 FILE holds CUDA source with its `// launch:` lines, or a whole response with a fenced block. Exit status: 0
-correct, 1 any other outcome, 2 bad usage, 3 no compiler.
+correct, 1 any other outcome, 2 bad usage, 3 no compiler or GPU.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pathlib import Path
 from leap_jax.kernels.catalog import load_task
 from leap_jax.kernels.compiler import CompilerUnavailable, containment_warnings
 from leap_jax.kernels.feedback import feedback
+from leap_jax.kernels.gpu import choice
+from leap_jax.kernels.gpu.slots import GpuError
 from leap_jax.kernels.task import Task
-from leap_jax.kernels.verification import Settings, verify
+from leap_jax.kernels.verification import DEVICES, Settings, verify
 
 FENCE = "```"
 
@@ -27,10 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of inputs and of the order of checks")
     parser.add_argument("--checks", type=int, default=6)
     parser.add_argument("--run-seconds", type=float, default=60.0, help="limit for all checks together")
+    parser.add_argument("--device", choices=("auto", *DEVICES), default="auto", help="auto: the GPU if there is one")
     parser.add_argument("--limit", type=int, default=2000, help="characters of feedback")
     flags = parser.parse_args(arguments)
     settings = Settings(
-        device="emulator",
+        device=choice.resolve(flags.device),
         compile_seconds=20.0,
         run_seconds=flags.run_seconds,
         instructions_per_thread=1_000_000,
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in containment_warnings():
             sys.stderr.write(f"leap_jax.verify: {line}\n")
         verdict = verify(flags.task, as_response(flags.file), settings)
-    except CompilerUnavailable as error:
+    except (CompilerUnavailable, GpuError) as error:
         sys.stderr.write(f"leap_jax.verify: {error}\n")
         return 3
     sys.stdout.write(f"{feedback(flags.task, verdict, flags.limit)}\n")

@@ -73,7 +73,6 @@ limit = IntEnum("limit", ["STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE"])
 _calls: collections.Counter[str] = collections.Counter()
 _state: dict = {"initialised": False, "context": None, "error": None, "hung": False, "now_us": 0.0}
 _memory = GlobalMemory()
-_allocations: dict[int, tuple[Pointer, int]] = {}
 
 
 def _injected(name: str) -> None:
@@ -89,7 +88,7 @@ def _injected(name: str) -> None:
 
 
 def _call(name: str, *, needs_context: bool = True, waits: bool = False):
-    """A driver call: faults on demand, sticky errors, and no end while a kernel does not end if it waits for the GPU."""
+    """A driver call: faults on demand, sticky errors, and if it waits for the GPU no end before the kernels end."""
 
     def wrap(function):
         @functools.wraps(function)
@@ -183,13 +182,16 @@ def mem_get_info():
 
 class DeviceAllocation:
     def __init__(self, pointer, size):
-        self._pointer = pointer
-        _allocations[pointer.address] = (pointer, size)
+        self._pointer, self._size = pointer, size
 
     def __int__(self):
         return self._pointer.address
 
     __index__ = __int__
+
+    def __del__(self):  # cuMemFree waits for all kernels
+        if _state["hung"]:
+            time.sleep(1000)
 
 
 @_call("cuMemAlloc")
@@ -259,6 +261,10 @@ def _program(ptx: str):
 class Module:
     def __init__(self, program, memory):
         self._program, self._memory = program, memory
+
+    def __del__(self):  # cuModuleUnload waits, too
+        if _state["hung"]:
+            time.sleep(1000)
 
     @_call("cuModuleGetFunction")
     def get_function(self, name):

@@ -21,8 +21,8 @@ class Buffer:
         self.name, self._driver = name, driver
         self._start = ZONE_BYTES + STEP_BYTES * int(rng.integers(STEPS))
         self._dtype, self._end = content.dtype, self._start + content.nbytes
-        self._image = np.frombuffer(rng.bytes(self._end + ZONE_BYTES), np.uint8).copy()
-        self._image[self._start : self._end] = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        before, after = (np.frombuffer(rng.bytes(size), np.uint8) for size in (self._start, ZONE_BYTES))
+        self._image = np.concatenate((before, np.ascontiguousarray(content).reshape(-1).view(np.uint8), after))
         self._allocation = driver.mem_alloc(self._image.size)
         self._copy: Any = None
         driver.memcpy_htod(self._allocation, self._image)

@@ -250,8 +250,11 @@ class _Process:
 
 @functools.cache
 def find_gpus() -> tuple[Gpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES lets see. Raises GpuError where the driver cannot be asked."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    """The GPUs that KERNELS_VISIBLE_DEVICES lets see, or else CUDA_VISIBLE_DEVICES, which also hides them from JAX.
+
+    Raises GpuError where the driver cannot be asked.
+    """
+    visible = os.environ.get("KERNELS_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
     if visible is not None and "MIG-" in visible:  # CUDA shows a process one slice only
         names = [name.strip() for name in visible.split(",")]
         return tuple(Gpu(name, facts) for name in names for facts in _describe(name))

@@ -13,13 +13,21 @@ from leap_jax.kernels.execution import Results
 from leap_jax.kernels.expressions import evaluate
 from leap_jax.kernels.gpu import health, timing
 from leap_jax.kernels.gpu.protocol import Measure, Measured
-from leap_jax.kernels.gpu.session import Planned, Session, blank_outputs, modified_inputs, refuse_damage
+from leap_jax.kernels.gpu.session import (
+    QUEUE_SECONDS,
+    Planned,
+    Session,
+    blank_outputs,
+    modified_inputs,
+    refuse_damage,
+)
 from leap_jax.kernels.gpu.timing import Timing
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verdict import Mismatch
 
 SECONDS = 20.0  # for one timing; a slower answer is a timeout
 ATTEMPTS = 2
+GPU_SECONDS = QUEUE_SECONDS + ATTEMPTS * SECONDS + 20.0  # beyond what a verdict takes elsewhere: queue, start, timing
 LOOKED_AT = 2  # samples whose outputs are judged, and the final launch
 LONGEST_RING = 8
 RING_BYTES = 256 << 20

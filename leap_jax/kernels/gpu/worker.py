@@ -14,7 +14,7 @@ import sys
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -33,53 +33,57 @@ def main(descriptor: int, parent_pid: int, driver_module: str) -> None:
     os.set_inheritable(descriptor, False)
     try:
         driver = importlib.import_module(driver_module)
-        with Connection(descriptor) as pipe:
-            serve(pipe, driver)
+        serve(Connection(descriptor), driver)
     finally:
-        os._exit(0)
+        os._exit(1)
 
 
 def serve(pipe: Connection, driver: Any) -> None:
-    """Answers until the other end is closed, or the GPU failed."""
-    kept = []  # the lock and the context, for as long as this process lives
-    reply: Reply | None = None
-    while not isinstance(reply, Failed):
+    """Answers until the other end is closed, or the GPU failed; does not return."""
+    kept: list[object] = []  # the lock and the context, for as long as this process lives
+    current = [""]  # the kernel that an error would be of
+    while True:
         try:
             nonce, request = pipe.recv()
         except (EOFError, ConnectionResetError):
-            return
-        if isinstance(request, Open):
-            kept.append(recv_handle(pipe))
-        reply = answer(driver, request, kept)
+            os._exit(0)
+        try:
+            if isinstance(request, Open):
+                kept.append(recv_handle(pipe))
+            reply = answer(driver, request, kept, current)
+        except Late:
+            _give_up(pipe, nonce, Failed("timeout", "the time limit is over", current[0]))
+        except driver.Error as error:
+            _give_up(pipe, nonce, classify(error, current[0]))
         pipe.send((nonce, reply))
 
 
-def answer(driver: Any, request: object, kept: list) -> Reply:
-    """Carry out one request; what the driver refuses becomes Failed."""
-    current = [""]  # the kernel that an error would be of
-    try:
-        match request:
-            case Describe():
-                if request.visible is not None:
-                    os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
-                driver.init()
-                return tuple(facts(driver, driver.Device(i)) for i in range(driver.Device.count()))
-            case Open():
+def answer(driver: Any, request: object, kept: list[object], current: list[str]) -> Reply:
+    """Carry out one request."""
+    match request:
+        case Describe():
+            if request.visible is not None:
                 os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
-                driver.init()
-                device = driver.Device(0)
-                kept.append(device.make_context())
-                driver.Context.set_limit(driver.limit.PRINTF_FIFO_SIZE, PRINTF_BYTES)
-                return facts(driver, device, free_bytes=driver.mem_get_info()[0])
-            case Run():
-                return run(driver, request, current)
-            case Measure():
-                return measuring.measure(driver, request, current)
-    except Late:
-        return Failed("timeout", "the time limit is over", current[0])
-    except driver.Error as error:
-        return classify(error, current[0])
+            driver.init()
+            return tuple(facts(driver, driver.Device(i)) for i in range(driver.Device.count()))
+        case Open():
+            os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
+            driver.init()
+            device = driver.Device(0)
+            kept.append(device.make_context())
+            driver.Context.set_limit(driver.limit.PRINTF_FIFO_SIZE, PRINTF_BYTES)
+            return facts(driver, device, free_bytes=driver.mem_get_info()[0])
+        case Run():
+            return run(driver, request, current)
+        case Measure():
+            return measuring.measure(driver, request, current)
     raise TypeError(f"unknown request {request!r}")
+
+
+def _give_up(pipe: Connection, nonce: bytes, failed: Failed) -> NoReturn:
+    """Say so and end, from within the handler of the error: past it buffers are freed, which waits for the kernel."""
+    pipe.send((nonce, failed))
+    os._exit(0)
 
 
 def run(driver: Any, request: Run, current: list[str]) -> Ran:
