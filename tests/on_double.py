@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from leap_jax.kernels.gpu import protocol, session
 from leap_jax.kernels.task import Task
 from leap_jax.kernels.verdict import Verdict
 from leap_jax.kernels.verification import Settings, verify
+from leap_jax.kernels.worker import judge, serve
 
 SETTINGS = Settings(
     device="pycuda",
@@ -45,21 +48,34 @@ class Double:
         return verify(task, response, replace(SETTINGS, **settings))
 
 
-@pytest.fixture
-def double(tmp_path, monkeypatch):
-    folder = tmp_path / tmp_path.name
-    folder.mkdir()
+def keep_ptx(folder: Path, compile_source=compile_source):
+    """`compile_source` that also leaves the PTX where the double looks for it."""
 
     def compile_and_keep(*args, **options):
         compiled = compile_source(*args, **options)
         (folder / hashlib.sha256(compiled.cubin).hexdigest()).write_text(compiled.ptx)
         return compiled
 
-    monkeypatch.setattr(verification, "compile_source", compile_and_keep)
+    return compile_and_keep
+
+
+@pytest.fixture
+def double(tmp_path, monkeypatch):
+    """The driver's double, healthy, with one GPU."""
+    folder = tmp_path / tmp_path.name
+    folder.mkdir()
+    monkeypatch.setattr(verification, "compile_source", keep_ptx(folder))
     monkeypatch.setattr(protocol, "DRIVER", "pycuda_double")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "KERNELS_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
     double = Double(folder, monkeypatch)
     double.set()
     yield double
     session.find_gpus.cache_clear()
+
+
+if __name__ == "__main__":  # a worker of the pool
+    protocol.DRIVER = "pycuda_double"
+    verification.compile_source = keep_ptx(Path(json.loads(os.environ["LEAP_DOUBLE"])["folder"]))
+    serve(judge, int(sys.argv[1]), int(sys.argv[2]))

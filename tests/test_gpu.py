@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hand_tasks import ROW_SUM, respond
-from on_double import SMALL_ADD, double
+from on_double import SETTINGS, SMALL_ADD, double
 
 from leap_jax.kernels import verification
 from leap_jax.kernels.emulator.isa import UnsupportedOpcode
 from leap_jax.kernels.feedback import feedback
-from leap_jax.kernels.gpu import session, slots
+from leap_jax.kernels.gpu import choice, protocol, session, slots
 from leap_jax.kernels.gpu.protocol import Facts
 from leap_jax.kernels.gpu.slots import Gpu, GpuError
+from leap_jax.kernels.pool import VerificationPool
 from leap_jax.kernels.verdict import Outcome
 
 __all__ = ["double"]  # a fixture
@@ -120,9 +124,11 @@ def test_the_gpu_alone_sees_it_too(double, monkeypatch, body, outcome, words):
     assert words in text
 
 
-def test_an_endless_kernel_is_a_timeout_and_the_gpu_is_free_again(double):
+def test_an_endless_kernel_is_a_timeout_and_the_gpu_is_free_again(double, monkeypatch):
+    blind(monkeypatch)
     verdict = double.verify(add("while (true) *(volatile float*)z = 1;"), run_seconds=3.0)
     assert (verdict.outcome, verdict.fault.kind) == (Outcome.RUNTIME_ERROR, "timeout")
+    assert (verdict.fault.message, verdict.fault.kernel) == ("the time limit is over", "kernel")
     with slots.one_of(session.find_gpus(), 0.0):
         pass
 
@@ -161,7 +167,8 @@ CALLS = (
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_fault_of_the_machine_is_nobodys(double, call):
+def test_a_fault_of_the_machine_is_nobodys(double, monkeypatch, call):
+    monkeypatch.setattr(session, "ATTEMPTS", 1)
     double.set(faults={call: ["LogicError", "uncorrectable ECC error encountered"]})
     with pytest.raises(GpuError, match="uncorrectable ECC error"):
         double.verify(SMALL_ADD.baseline)
@@ -209,6 +216,76 @@ def test_visible_gpus_are_the_ones_used(double, monkeypatch):
     monkeypatch.setenv("KERNELS_VISIBLE_DEVICES", "1")
     session.find_gpus.cache_clear()
     assert [gpu.facts.name for gpu in session.find_gpus()] == ["Double 1"]
+
+
+def test_auto_is_the_gpu_where_there_is_one(double, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert (choice.missing(), choice.resolve("auto"), choice.resolve("emulator")) == ("", "pycuda", "emulator")
+    double.set(devices=0)
+    assert "no NVIDIA GPU is visible" in choice.missing()
+    assert (choice.resolve("auto"), choice.resolve("pycuda")) == ("emulator", "pycuda")
+    double.set(faults={"cuInit": ["LogicError", "system has unsupported display driver"]})
+    assert "cannot ask pycuda_double for GPUs: cuInit failed: system has unsupported" in choice.missing()
+    monkeypatch.setattr(protocol, "DRIVER", "no_such_package.driver")
+    assert "no_such_package is not installed" in choice.missing()
+
+
+def test_a_pool_shares_the_gpus(double):
+    double.set(devices=2)
+    command = (sys.executable, str(Path(__file__).with_name("on_double.py")))
+    answers = [SMALL_ADD.baseline, add(RIGHT), add("*(volatile float*)8 = 1;"), add("")]
+    with VerificationPool(3, SETTINGS, 300.0, command=command) as pool:
+        verdicts = [future.result() for future in [pool.submit("on_double:SMALL_ADD", a) for a in answers]]
+    assert [v.outcome for v in verdicts] == [
+        *(Outcome.CORRECT, Outcome.CORRECT),
+        *(Outcome.RUNTIME_ERROR, Outcome.INCORRECT),
+    ], verdicts
+    assert {v.timing.device for v in verdicts[:2]} <= {"Double 0", "Double 1"}
+    with slots.one_of(session.find_gpus()[:1], 0.0), slots.one_of(session.find_gpus()[1:], 0.0):
+        pass
+
+
+# Parameters as PyCUDA 2026.1 has them: py::arg and py::args of src/wrapper/wrap_cudadrv.cpp, and pycuda/driver.py.
+# `...`: by position only.
+SIGNATURES = {
+    "init": "flags",
+    "Device.make_context": "self flags",
+    "Device.get_attribute": ...,
+    "Context.set_limit": ...,
+    "mem_alloc": ...,
+    "mem_get_info": "",
+    "memcpy_htod": "dest src",
+    "memcpy_dtoh": "dest src",
+    "memcpy_dtod": "dest src size",
+    "memset_d8": "dest data size",
+    "module_from_buffer": "buffer options message_handler",
+    "Module.get_function": "self name",
+    "Function.set_attribute": ...,
+    "Function.prepare": "self arg_types texrefs",
+    "Function.prepared_async_call": "self grid block stream args kwargs",
+    "Event.__init__": "self flags",
+    "Event.record": "self stream",
+    "Event.query": "self",
+    "Event.time_since": ...,
+}
+
+
+def test_the_double_takes_what_pycuda_takes(double):
+    import pycuda_double
+
+    for name, parameters in SIGNATURES.items():
+        function = functools.reduce(getattr, name.split("."), pycuda_double)
+        if parameters is not ...:
+            assert " ".join(inspect.signature(function).parameters) == parameters, name
+    errors = [
+        pycuda_double.MemoryError,
+        pycuda_double.LogicError,
+        pycuda_double.LaunchError,
+        pycuda_double.RuntimeError,
+    ]
+    assert all(issubclass(error, pycuda_double.Error) and not issubclass(error, OSError) for error in errors)
+    with pytest.raises(TypeError, match="unknown keyword"):
+        pycuda_double.Function(None, "f").prepare("").prepared_async_call((1, 1, 1), (1, 1, 1), None, shared=0)
 
 
 def gpu(tmp_path, number: int, architecture: int = 90) -> Gpu:

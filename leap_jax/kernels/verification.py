@@ -209,6 +209,7 @@ def _run_checks(
     if session:
         rng = np.random.default_rng((settings.seed, zlib.crc32(loaded.answer.source.encode(errors="replace"))))
         checks = tuple(checks[i] for i in rng.permutation(len(checks)))
+        session.open()
     deadline = time.monotonic() + settings.run_seconds
     run = _runner(loaded, settings, session)
     hidden = [check for check in checks if not check.public]

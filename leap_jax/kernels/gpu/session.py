@@ -87,6 +87,21 @@ class Session:
         if self._process is None:
             self._process = _Process()
 
+    def open(self) -> None:
+        """Take a GPU and make its process ready, unless it is; what waits for it counts against no answer."""
+        failures = []
+        for _ in range(ATTEMPTS):
+            gpu = self.gpu
+            self.start()
+            try:
+                if not self._process.opened:
+                    self._process.open(gpu, self._lock)
+                return
+            except _Died as error:
+                self._end_process()
+                failures.append(str(error))
+        raise GpuError(f"{gpu.facts.name}: {'; '.join(failures)}")
+
     def close(self) -> None:
         """End the process and give the GPU back. Safe to call twice."""
         self._end_process()
@@ -108,6 +123,9 @@ class Session:
 
         An element is unwritten if it held the poison both times. `deadline` is of time.monotonic.
         """
+        started = time.monotonic()
+        self.open()
+        deadline += time.monotonic() - started
         runs, poisons = [], []
         for attempt in range(2):
             rng = np.random.default_rng((*check.poison_seed, attempt, secrets.randbits(63)))
@@ -143,8 +161,9 @@ class Session:
         """The reply of a healthy process; one that died of nothing the answer did is replaced once."""
         failures = []
         for _ in range(ATTEMPTS):
+            self.open()
             try:
-                reply = self._opened().ask(request, seconds + GRACE_SECONDS)
+                reply = self._process.ask(request, seconds + GRACE_SECONDS)
             except _Died as error:
                 self._end_process()
                 failures.append(str(error))
@@ -162,15 +181,7 @@ class Session:
                     failures.append(reply.message)
                 case kind:
                     raise Fault(FaultReport(kind, reply.message, reply.kernel))
-        raise GpuError(f"{self._gpu.facts.name if self._gpu else 'GPU'}: {'; '.join(failures)}")
-
-    def _opened(self) -> _Process:
-        """A process that holds a GPU of ours, started if there is none."""
-        gpu = self.gpu
-        self.start()
-        if not self._process.opened:
-            self._process.open(gpu, self._lock)
-        return self._process
+        raise GpuError(f"{self.gpu.facts.name}: {'; '.join(failures)}")
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
