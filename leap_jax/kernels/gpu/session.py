@@ -37,7 +37,7 @@ from leap_jax.kernels.verdict import FaultReport
 
 QUEUE_SECONDS = 20.0  # for a free GPU
 START_SECONDS = 60.0  # of a process on the GPU; a driver that was idle takes seconds
-GRACE_SECONDS = 2.0  # beyond the worker's own deadline
+GRACE_SECONDS = 10.0  # beyond the worker's own deadline; a busy host answers late
 ATTEMPTS = 2
 _ROOT = Path(__file__).parents[3]
 _FORMATS = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "i64": "q", "u64": "Q"}
