@@ -58,7 +58,7 @@ fi
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 case ${1:-} in
-  test) exec .venv/bin/python -m pytest "${@:2}" ;;
+  test) exec .venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "${@:2}" ;;
   doctor) exec .venv/bin/python -m leap_jax.doctor "${@:2}" ;;
   gpu-test) exec .venv/bin/python -m pytest tests/test_gpu_device.py -p tests.gpu_results -rs "${@:2}" ;;
 esac
