@@ -42,6 +42,7 @@ WIDTH = 32  # of a curve
 FAILURES = 3
 TAIL_BYTES = 1 << 18  # of rollouts.jsonl, in which the last failures are looked for
 SILENT_STEPS = 10  # without a word for so many of its usual steps, a run is taken for stopped
+PIPED_WIDTH = 160  # where the output is no terminal
 SILENT_SECONDS = 120.0  # but not sooner
 
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="print once and end, as without a terminal")
     parser.add_argument("--every", type=seconds, default=2.0, help="seconds between looks (default: %(default)s)")
     flags = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     if not flags.run.is_dir():
         print(f"leap_jax.watch: {flags.run}: no such folder", file=sys.stderr)
         return 1

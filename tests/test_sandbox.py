@@ -100,8 +100,8 @@ def test_nothing_but_reading_the_folder_is_left(tmp_path):
 def test_as_a_normal_user(tmp_path):
     if os.getuid() != 0 or not shutil.which("setpriv") or not os.access(SYSTEM_PYTHON, os.X_OK):
         pytest.skip("needs root, setpriv and a system Python")
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents[:3]):  # to where all users may go
+        path.chmod(path.stat().st_mode | 0o055)
     check(*probe(tmp_path, *NOBODY))
 
 

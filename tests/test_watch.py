@@ -162,7 +162,7 @@ def test_a_terminal_is_refreshed_until_the_run_is_finished(running, finished, mo
     output = []
     monkeypatch.setattr(watch.time, "sleep", pause)
     monkeypatch.setattr(
-        watch, "Console", lambda **_: rich.console.Console(file=Output(output), force_terminal=True, width=99)
+        watch, "Console", lambda **_: rich.console.Console(file=Output(output), force_terminal=True, width=160)
     )
     assert watch.main([str(running), "--every=0.5"]) == 0
     assert pauses == [0.5, 0.5]
