@@ -290,7 +290,8 @@ def kill_in_mid_compile(times):
             while (child := compiler._child) is None or child.process.pid in killed or not child.compiles:
                 time.sleep(0.005)
             time.sleep(0.05)
-            assert Path(f"/proc/{child.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "RD"  # busy
+            while Path(f"/proc/{child.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "RD":
+                time.sleep(0.001)  # until it is busy
             os.kill(child.process.pid, signal.SIGKILL)
             killed.append(child.process.pid)
 
