@@ -4,7 +4,7 @@
 #   ./launch.sh test [pytest arguments]
 #   ./launch.sh doctor                   is this machine ready, and if not, what to do
 #   ./launch.sh gpu-test                 what only a GPU can show; writes gpu-results.json
-# On a host with NVIDIA GPUs it also installs pycuda and JAX for CUDA. On several hosts: see README, "GPUs".
+# On a host with NVIDIA GPUs it also installs pycuda and JAX for CUDA: see README, "GPUs".
 set -euo pipefail
 cd "$(dirname "$0")"
 
